@@ -1,0 +1,1 @@
+"""Transports that bring messages in and replies out."""

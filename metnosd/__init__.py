@@ -1,0 +1,1 @@
+"""Metnos: a personal daemon that plans, asks, acts and takes back."""

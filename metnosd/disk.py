@@ -1,0 +1,358 @@
+"""Changes to a file system by descriptor: through no link, over nothing that exists, whole or not at all.
+
+A place is the descriptor of an open folder and a name in it. Everything raises OSError; what was begun under
+a temporary name (hidden, with `TEMP_PREFIX`) is cleared away first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+TEMP_PREFIX = ".metnos-"
+CHUNK = 1 << 20
+MAX_DEPTH = 200
+WHOLE_HASH_BYTES = 16 << 20
+"""Up to this size a fingerprint covers the whole content; above, size, time, head and tail."""
+
+Check = Callable[[], None]
+"""Called between chunks; may raise to stop, and then nothing half done is left."""
+
+_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOREPLACE, _EXCHANGE = 1, 2
+_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def new_slot() -> str:
+    """A name that nothing else has."""
+    return uuid.uuid4().hex
+
+
+def rename_noreplace(source_dir: int, source: str, target_dir: int, target: str) -> None:
+    """Rename; raises FileExistsError when `target` exists, also if it appeared this instant."""
+    try:
+        _renameat2(source_dir, source, target_dir, target, _NOREPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _rename_without_flags(source_dir, source, target_dir, target)
+
+
+def _rename_without_flags(source_dir: int, source: str, target_dir: int, target: str) -> None:
+    """The same for file systems that know no flags: a hard link fails where something exists."""
+    status = os.stat(source, dir_fd=source_dir, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        # mkdir takes the name, and rename replaces only an empty folder.
+        os.mkdir(target, 0o700, dir_fd=target_dir)
+        try:
+            os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+        except OSError:
+            os.rmdir(target, dir_fd=target_dir)
+            raise
+        return
+    try:
+        os.link(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, *_UNSUPPORTED):
+            raise
+        os.close(os.open(target, _CREATE, 0o600, dir_fd=target_dir))
+        os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
+        return
+    os.unlink(source, dir_fd=source_dir)
+
+
+def _renameat2(source_dir: int, source: str, target_dir: int, target: str, flags: int) -> None:
+    function = getattr(_libc, "renameat2", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    names = os.fsencode(source), os.fsencode(target)
+    if function(source_dir, names[0], target_dir, names[1], ctypes.c_uint(flags)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), source)
+
+
+def move(source_dir: int, source: str, target_dir: int, target: str, check: Check) -> None:
+    """Move a file or folder; to another file system it is copied with all that belongs to it first."""
+    try:
+        rename_noreplace(source_dir, source, target_dir, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move_across(source_dir, source, target_dir, target, check)
+    os.fsync(target_dir)
+    os.fsync(source_dir)
+
+
+def _move_across(source_dir: int, source: str, target_dir: int, target: str, check: Check) -> None:
+    before = fingerprint(source_dir, source, check)
+    with temporary(target_dir) as temp:
+        copy(source_dir, source, target_dir, temp, check, faithful=True)
+        if fingerprint(source_dir, source, check) != before:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
+        rename_noreplace(target_dir, temp, target_dir, target)
+    os.fsync(target_dir)
+    # The copy is whole and safe. Taking the original's name away first keeps a half-removed folder from
+    # ever being seen under it.
+    aside = TEMP_PREFIX + new_slot()
+    try:
+        os.rename(source, aside, src_dir_fd=source_dir, dst_dir_fd=source_dir)
+    except OSError:
+        remove(target_dir, target)
+        raise
+    remove(source_dir, aside)
+
+
+def remove(folder: int, name: str) -> None:
+    """Remove a file or a whole folder of ours, through no link; missing is fine."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+
+
+@contextmanager
+def temporary(folder: int) -> Iterator[str]:
+    """A name in `folder` for something unfinished; what still bears it in the end is removed."""
+    name = TEMP_PREFIX + new_slot()
+    try:
+        yield name
+    finally:
+        with suppress(OSError):
+            remove(folder, name)
+
+
+def copy(
+    source_dir: int,
+    source: str,
+    target_dir: int,
+    target: str,
+    check: Check,
+    *,
+    faithful: bool = False,
+    skipped: list[str] | None = None,
+) -> None:
+    """Copy a regular file or a folder to a new name, with mode and times.
+
+    A faithful copy also has links, owners and extended attributes. Otherwise links and special files inside
+    a folder are left out and named in `skipped`, relative to it.
+    """
+    _copy(source_dir, source, target_dir, target, check, faithful, skipped if skipped is not None else [], "", 0)
+
+
+def _copy(
+    source_dir: int,
+    source: str,
+    target_dir: int,
+    target: str,
+    check: Check,
+    faithful: bool,
+    skipped: list[str],
+    inner: str,
+    depth: int,
+) -> None:
+    check()
+    if depth > MAX_DEPTH:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), source)
+    status = os.stat(source, dir_fd=source_dir, follow_symlinks=False)
+    if stat.S_ISREG(status.st_mode):
+        _copy_file(source_dir, source, target_dir, target, check, faithful)
+    elif stat.S_ISDIR(status.st_mode):
+        os.mkdir(target, 0o700, dir_fd=target_dir)
+        with _opened(source, source_dir, _OPEN_DIR) as old, _opened(target, target_dir, _OPEN_DIR) as new:
+            for name in sorted(os.listdir(old)):
+                _copy(old, name, new, name, check, faithful, skipped, os.path.join(inner, name), depth + 1)
+            _copy_status(old, new, faithful)
+            os.fsync(new)
+    elif faithful and stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(source, dir_fd=source_dir), target, dir_fd=target_dir)
+    elif faithful and stat.S_ISFIFO(status.st_mode):
+        os.mkfifo(target, stat.S_IMODE(status.st_mode), dir_fd=target_dir)
+    elif faithful or not inner:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source)
+    else:
+        skipped.append(inner)
+
+
+def _copy_file(source_dir: int, source: str, target_dir: int, target: str, check: Check, faithful: bool) -> None:
+    with _opened(source, source_dir, _OPEN_FILE) as old, _opened(target, target_dir, _CREATE) as new:
+        if not stat.S_ISREG(os.fstat(old).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source)
+        write_all(new, chunks(old, check))
+        _copy_status(old, new, faithful)
+        os.fsync(new)
+
+
+def _copy_status(old: int, new: int, faithful: bool) -> None:
+    status = os.fstat(old)
+    if faithful:
+        with suppress(OSError):
+            os.fchown(new, status.st_uid, status.st_gid)
+        with suppress(OSError):
+            for name in os.listxattr(old):
+                os.setxattr(new, name, os.getxattr(old, name))
+    # Not the set-uid bits: after a failed change of owner they would serve another user.
+    os.fchmod(new, stat.S_IMODE(status.st_mode) & (0o7777 if faithful and _same_owner(old, new) else 0o777))
+    os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _same_owner(old: int, new: int) -> bool:
+    one, other = os.fstat(old), os.fstat(new)
+    return (one.st_uid, one.st_gid) == (other.st_uid, other.st_gid)
+
+
+@contextmanager
+def _opened(name: str, folder: int, flags: int) -> Iterator[int]:
+    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def chunks(descriptor: int, check: Check) -> Iterator[bytes]:
+    """The content of an open file from where it stands, `check` called before each part."""
+    while True:
+        check()
+        chunk = os.read(descriptor, CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+def write_all(descriptor: int, parts: Iterable[bytes]) -> None:
+    """Write all `parts`; a short write, as on a full disk, is tried on until it fails or is done."""
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+
+def create_file(folder: int, name: str, parts: Iterable[bytes], mode: int | None = None) -> None:
+    """Make the new file `name` hold `parts`; raises FileExistsError when it exists.
+
+    Without `mode` it gets the one that the umask leaves of 0666.
+    """
+    with temporary(folder) as temp:
+        descriptor = os.open(temp, _CREATE, 0o666 if mode is None else mode, dir_fd=folder)
+        try:
+            write_all(descriptor, parts)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        rename_noreplace(folder, temp, folder, name)
+    os.fsync(folder)
+
+
+def replace_file(folder: int, name: str, parts: Iterable[bytes], is_known: Callable[[int], bool]) -> bool:
+    """Make the existing file `name` hold `parts`, with the mode and owner that it has.
+
+    `is_known` gets a descriptor of the old content and says whether that may go. It is asked once the new
+    content stands in its place, and a no puts the old one back: so a change of the last instant is not
+    lost. Returns whether the file was replaced.
+    """
+    with temporary(folder) as temp:
+        with _opened(temp, folder, _CREATE) as new:
+            write_all(new, parts)
+            with _opened(name, folder, _OPEN_FILE) as old:
+                if not stat.S_ISREG(os.fstat(old).st_mode):
+                    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
+                mode = stat.S_IMODE(os.fstat(old).st_mode)
+                with suppress(OSError):
+                    os.fchown(new, os.fstat(old).st_uid, os.fstat(old).st_gid)
+                os.fchmod(new, mode if _same_owner(old, new) else mode & 0o777)
+            os.fsync(new)
+        exchanged = _exchange(folder, temp, name, is_known)
+    os.fsync(folder)
+    return exchanged
+
+
+def _exchange(folder: int, temp: str, name: str, is_known: Callable[[int], bool]) -> bool:
+    try:
+        _renameat2(folder, temp, folder, name, _EXCHANGE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        with _opened(name, folder, _OPEN_FILE) as old:
+            known = is_known(old)
+        if known:
+            os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return known
+    known = False
+    try:
+        with _opened(temp, folder, _OPEN_FILE) as old:
+            known = is_known(old)
+    finally:
+        if not known:
+            _renameat2(folder, temp, folder, name, _EXCHANGE)
+    return known
+
+
+def fingerprint(folder: int, name: str, check: Check) -> str | None:
+    """What a place holds, in a short text that a rename, a move or a restart does not change; None if nothing.
+
+    Of a file its content (a large one: size, time, head and tail), of a folder the names, sizes and times of
+    all that is in it.
+    """
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(status.st_mode):
+        return "file:" + _file_digest(folder, name, check)
+    digest = hashlib.sha256()
+    for line in _listing(folder, name, b"", check, 0):
+        digest.update(line + b"\0\0")
+    return ("dir:" if stat.S_ISDIR(status.st_mode) else "other:") + digest.hexdigest()
+
+
+def _file_digest(folder: int, name: str, check: Check) -> str:
+    digest = hashlib.sha256()
+    try:
+        with _opened(name, folder, _OPEN_FILE) as file:
+            status = os.fstat(file)
+            if status.st_size <= WHOLE_HASH_BYTES:
+                for chunk in chunks(file, check):
+                    digest.update(chunk)
+            else:
+                digest.update(f"{status.st_size}:{status.st_mtime_ns}".encode())
+                digest.update(os.pread(file, CHUNK, 0))
+                digest.update(os.pread(file, CHUNK, status.st_size - CHUNK))
+    except PermissionError:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return f"unread:{status.st_size}:{status.st_mtime_ns}"
+    return digest.hexdigest()
+
+
+def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int) -> Iterator[bytes]:
+    check()
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFREG:
+        yield inner + b"\0%d\0%d" % (status.st_size, status.st_mtime_ns)
+    elif kind == stat.S_IFLNK:
+        yield inner + b"\0->" + os.fsencode(os.readlink(name, dir_fd=folder))
+    else:
+        yield inner + b"\0%o" % kind
+    if kind != stat.S_IFDIR or depth > MAX_DEPTH:
+        return
+    try:
+        with _opened(name, folder, _OPEN_DIR) as opened:
+            for below in sorted(os.listdir(opened)):
+                yield from _listing(opened, below, inner + b"/" + os.fsencode(below), check, depth + 1)
+    except PermissionError:
+        yield inner + b"\0?"

@@ -1,0 +1,143 @@
+"""The few things that Metnos does to a machine, as data.
+
+An executor with effect does nothing itself: it returns the effects that it would have, on concrete targets.
+Vaglio judges them, the consent question shows them, the journal keeps them with their inverse, and only
+`metnosd.act` performs them. So what is approved, what is done and what is taken back are one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One change to one target. `expect` is the fingerprint that the target must still have, if any."""
+
+    kind: ClassVar[str] = ""
+    expect: str | None = field(default=None, kw_only=True)
+    undoes: int | None = field(default=None, kw_only=True)
+    """The journal row that this effect takes back, when it is an inverse."""
+
+    def to_json(self) -> dict[str, object]:
+        """The effect as JSON values; `effect_from_json` reads it back."""
+        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class MovePath(Effect):
+    """Move or rename `source` to `target`, which must not exist."""
+
+    kind: ClassVar[str] = "move"
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPath(Effect):
+    """Copy `source` to `target`, which must not exist; a folder is copied whole, links are not followed."""
+
+    kind: ClassVar[str] = "copy"
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile(Effect):
+    """Make `path` hold `text` (`mode` create or replace), or `text` after what it holds (append)."""
+
+    kind: ClassVar[str] = "write"
+    path: str
+    text: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFile(Effect):
+    """Make `path` hold the kept content `blob` (its SHA-256) again."""
+
+    kind: ClassVar[str] = "restore"
+    path: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDir(Effect):
+    """Create the folder `path`, whose parent exists by then."""
+
+    kind: ClassVar[str] = "mkdir"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDir(Effect):
+    """Remove the folder `path` if it is empty."""
+
+    kind: ClassVar[str] = "rmdir"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrashPath(Effect):
+    """Move `path` into the trash under the unique name `slot`."""
+
+    kind: ClassVar[str] = "trash"
+    path: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class UntrashPath(Effect):
+    """Bring `slot` back from the trash to `path`, which must not exist."""
+
+    kind: ClassVar[str] = "untrash"
+    path: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackFiles(Effect):
+    """Make the archive `target` (`format` zip or tar.gz) of `sources`; `target` must not exist."""
+
+    kind: ClassVar[str] = "pack"
+    sources: tuple[str, ...]
+    target: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackArchive(Effect):
+    """Extract the archive `source` into the new folder `target`, within the limits of size and ratio."""
+
+    kind: ClassVar[str] = "unpack"
+    source: str
+    target: str
+
+
+ALL_EFFECTS: tuple[type[Effect], ...] = (
+    MovePath,
+    CopyPath,
+    WriteFile,
+    RestoreFile,
+    MakeDir,
+    RemoveDir,
+    TrashPath,
+    UntrashPath,
+    PackFiles,
+    UnpackArchive,
+)
+
+
+def effect_from_json(data: Mapping[str, object]) -> Effect:
+    """The effect that `to_json` wrote; raises ValueError for what is none."""
+    rest: dict[str, Any] = dict(data)
+    kind = rest.pop("kind", None)
+    for effect in ALL_EFFECTS:
+        if effect.kind == kind:
+            try:
+                return effect(**{k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()})
+            except TypeError as error:
+                raise ValueError(f"the effect {kind!r} has the wrong fields: {error}") from error
+    raise ValueError(f"{kind!r} is no effect")

@@ -1,0 +1,1 @@
+"""What messages say, read from data alone: `config/lexicon/<lang>.toml`."""

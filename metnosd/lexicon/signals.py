@@ -1,0 +1,54 @@
+"""What a message says without a model: signals of the whole message, and words that point to executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from metnosd.lexicon.lexicon import Language, Lexicon
+from metnosd.lexicon.templates import fold
+
+_EDGES = " \t\n.!?,;:\u00bf\u00a1\u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What the lexicon found in one message.
+
+    `lang` is the language of the reply. `signal` is the one that the whole message is, if any, and `count`
+    the number in it. `scores` tells how strongly the words point to each executor.
+    """
+
+    lang: str
+    signal: str | None = None
+    count: int | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_signals(text: str, lexicon: Lexicon, lang: str | None) -> Signals:
+    """The signals of `text`; `lang` is the user's language, tried first, or None."""
+    folded = fold(text).strip(_EDGES)
+    own = lexicon.language(lang)
+    for language in (own, *(other for other in lexicon.languages if other is not own)):
+        for name, templates in language.signals.items():
+            for template in templates:
+                values = template.full(folded)
+                if values is not None:
+                    return Signals(own.code, name, _count(language, values))
+    return Signals(own.code, scores=_scores(folded, lexicon))
+
+
+def _count(language: Language, values: Mapping[str, str]) -> int | None:
+    word = values.get("number")
+    return int(language.value("number", word)) if word else None
+
+
+def _scores(folded: str, lexicon: Lexicon) -> dict[str, float]:
+    """Per executor, verbs of its own count double, and a longer phrase counts more."""
+    scores: dict[str, float] = {}
+    for language in lexicon.languages:
+        for phrase in language.phrases:
+            if phrase.pattern.search(folded):
+                weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * (phrase.length - 1))
+                scores[phrase.executor] = scores.get(phrase.executor, 0.0) + weight
+    return scores

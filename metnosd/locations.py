@@ -1,0 +1,89 @@
+"""Where things are: shipped files, the user's files, the state, the socket, the models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped_config(name: str) -> Path:
+    """The shipped file or folder `name` of `config/`: in the wheel beside the package, else in the checkout."""
+    return _shipped("_config", "config", name)
+
+
+def shipped_unit(name: str) -> Path:
+    """The shipped systemd unit `name`."""
+    return _shipped("_systemd", "systemd", name)
+
+
+def _shipped(packaged: str, checkout: str, name: str) -> Path:
+    for folder in (_PACKAGE / packaged, _PACKAGE.parent / checkout):
+        if (folder / name).exists():
+            return folder / name
+    raise FileNotFoundError(f"{name} is missing from this installation of Metnos")
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """The paths of one daemon. `config_file` may not exist; the others are made when first used."""
+
+    config_file: Path
+    config_dir: Path
+    state: Path
+    socket: Path
+    models: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.state / "metnosd.db"
+
+    @property
+    def keep(self) -> Path:
+        """The folder of the trash and of old contents."""
+        return self.state / "keep"
+
+
+def locate(config: Path | None = None, environ: Mapping[str, str] | None = None) -> Locations:
+    """The paths that the environment asks for.
+
+    `METNOS_HOME` moves everything under one folder; `METNOS_CONFIG` or `config` (which wins) names the
+    user's settings; `METNOS_MODELS` the folder of model files. A systemd service gives its folders in
+    `STATE_DIRECTORY` and `RUNTIME_DIRECTORY` (systemd.exec(5)).
+    """
+    env = os.environ if environ is None else environ
+    models = _path(env, "METNOS_MODELS") or platformdirs.user_data_path("metnosd") / "models"
+    home = _path(env, "METNOS_HOME")
+    if home is not None:
+        chosen = config or _path(env, "METNOS_CONFIG") or home / "metnosd.toml"
+        return Locations(chosen, home, home, home / "metnosd.sock", models)
+    folder = platformdirs.user_config_path("metnosd")
+    chosen = config or _path(env, "METNOS_CONFIG") or folder / "metnosd.toml"
+    etc = Path("/etc/metnosd")
+    if config is None and not chosen.exists() and (etc / "metnosd.toml").exists():
+        chosen, folder = etc / "metnosd.toml", etc
+    state = _path(env, "STATE_DIRECTORY") or platformdirs.user_state_path("metnosd")
+    runtime = _path(env, "RUNTIME_DIRECTORY")
+    socket = runtime / "metnosd.sock" if runtime else _runtime_dir(env) / "metnosd.sock"
+    return Locations(chosen, folder, state, socket, models)
+
+
+def _runtime_dir(env: Mapping[str, str]) -> Path:
+    given = _path(env, "XDG_RUNTIME_DIR")
+    if given is not None:
+        return given
+    system = Path("/run/metnosd")
+    if system.is_dir():
+        return system
+    return platformdirs.user_runtime_path("metnosd")
+
+
+def _path(env: Mapping[str, str], name: str) -> Path | None:
+    value = env.get(name, "")
+    return Path(value).expanduser().absolute() if value else None

@@ -1,0 +1,70 @@
+"""The pool: the ordered executors that this user may use for this turn. Pure, and the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from metnosd.executor import Executor, Registry
+from metnosd.lexicon.signals import Signals
+
+LARGEST = 12
+"""How many executors are ranked into a pool; producers that they need come on top."""
+
+FINAL = "final_answer"
+"""The synthetic terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The executors of a turn, in order; `last` are the kinds of the last outcome's entries, for `from` 0."""
+
+    executors: tuple[Executor, ...]
+    last: tuple[str, ...] = ()
+
+    def get(self, name: str) -> Executor | None:
+        """The executor `name`, if it is in the pool."""
+        return next((item for item in self.executors if item.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in order."""
+        return tuple(item.name for item in self.executors)
+
+
+def make_pool(registry: Registry, signals: Signals, last: Sequence[str] = ()) -> Pool:
+    """The pool for what `signals` found.
+
+    The best `LARGEST` by score, ties in the registry's order; consumers bring a producer of what they take.
+    Where the words point to nothing, every executor is in. The terminal is always there, last.
+    """
+    known = [item for item in registry if item.name != FINAL]
+    ranked = sorted(known, key=lambda item: -signals.scores.get(item.name, 0.0))
+    chosen = [item for item in ranked if signals.scores.get(item.name, 0.0) > 0][:LARGEST]
+    if not chosen:
+        chosen = known
+    names = {item.name for item in _with_producers(chosen, ranked)}
+    return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
+
+
+def _with_producers(chosen: Sequence[Executor], ranked: Sequence[Executor]) -> list[Executor]:
+    """`chosen`, and for each that takes entries which none of them gives, the best ranked one that does."""
+    closed = list(chosen)
+    for consumer in closed:
+        if None in consumer.kinds or any(_feeds(item, consumer) for item in closed):
+            continue
+        producer = next((item for item in ranked if _feeds(item, consumer)), None)
+        if producer is not None:
+            closed.append(producer)
+    return closed
+
+
+def _feeds(producer: Executor, consumer: Executor) -> bool:
+    stands_alone = None in producer.kinds and not producer.effect
+    return stands_alone and producer.gives is not None and consumer.accepts(producer.gives)
+
+
+def reached_effects(pool: Pool, scores: Mapping[str, float]) -> bool:
+    """Whether the words of the message point most strongly to something that has an effect."""
+    best = max(scores.values(), default=0.0)
+    return any(scores.get(item.name, 0.0) == best > 0 and item.effect for item in pool.executors)

@@ -1,0 +1,124 @@
+"""Settings: the shipped `config/metnosd.toml`, overlaid key by key by the user's file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from metnosd.locations import shipped_config
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message names file, key and what is allowed."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class UserSettings(_Section):
+    """How the owner is spoken to."""
+
+    lang: str = Field(pattern=r"^(auto|[a-z]{2,3})$")
+    zone: str
+
+    @field_validator("zone")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value != "local":
+            try:
+                ZoneInfo(value)
+            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+                raise ValueError("allowed: local, or an IANA name such as Europe/Rome") from error
+        return value
+
+
+class FileSettings(_Section):
+    """What files may be touched, and how many."""
+
+    roots: list[str]
+    max_files: int = Field(gt=0)
+    max_read_bytes: int = Field(gt=0)
+    max_unpacked_bytes: int = Field(gt=0)
+    max_unpacked_files: int = Field(gt=0)
+    max_unpack_ratio: int = Field(gt=0)
+
+
+class ModelSettings(_Section):
+    """Which model, and how it is loaded."""
+
+    name: str
+    eager: bool
+    gpu_layers: int = Field(ge=-1)
+    threads: int = Field(ge=0)
+    fetch: bool
+    silence_s: float = Field(gt=0)
+
+
+class ConsentSettings(_Section):
+    """How long a question stands."""
+
+    minutes: float = Field(gt=0)
+
+
+class SocketSettings(_Section):
+    """Who may use the Unix socket."""
+
+    mode: str = Field(pattern=r"^0?[0-7]{3}$")
+    users: dict[str, str]
+
+
+class LogSettings(_Section):
+    """What is logged."""
+
+    level: Literal["debug", "info", "warning", "error"]
+
+
+class Settings(_Section):
+    """All settings of one daemon."""
+
+    user: UserSettings
+    files: FileSettings
+    model: ModelSettings
+    consent: ConsentSettings
+    socket: SocketSettings
+    log: LogSettings
+
+
+def load_settings(user_file: Path) -> Settings:
+    """The shipped settings overlaid by `user_file`, if that exists. Raises `SettingsError`."""
+    shipped = shipped_config("metnosd.toml")
+    merged = overlay(_read(shipped), _read(user_file) if user_file.exists() else {})
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(user_file, item) for item in error.errors())) from error
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with each key of `top` put over it, table by table."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = overlay(below, value) if both else value
+    return merged
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{file}: {error}") from error
+
+
+def _explain(file: Path, item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"{file}: there is no setting {key}. config/metnosd.toml lists them all."
+    return f"{file}: {key} = {item['input']!r}: {item['msg']}."
