@@ -19,17 +19,18 @@ from contextlib import contextmanager, suppress
 TEMP_PREFIX = ".metnos-"
 CHUNK = 1 << 20
 MAX_DEPTH = 200
-WHOLE_HASH_BYTES = 16 << 20
+WHOLE_HASH_BYTES = 1 << 20
 """Up to this size a fingerprint covers the whole content; above, size, time, head and tail."""
 
 Check = Callable[[], None]
 """Called between chunks; may raise to stop, and then nothing half done is left."""
 
-_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+_SAMPLE = 1 << 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,7 +67,7 @@ def _rename_without_flags(source_dir: int, source: str, target_dir: int, target:
     except OSError as error:
         if error.errno not in (errno.EPERM, *_UNSUPPORTED):
             raise
-        os.close(os.open(target, _CREATE, 0o600, dir_fd=target_dir))
+        os.close(os.open(target, CREATE, 0o600, dir_fd=target_dir))
         os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)
         return
     os.unlink(source, dir_fd=source_dir)
@@ -110,7 +111,8 @@ def _move_across(source_dir: int, source: str, target_dir: int, target: str, che
     except OSError:
         remove(target_dir, target)
         raise
-    remove(source_dir, aside)
+    with suppress(OSError):
+        remove(source_dir, aside)
 
 
 def remove(folder: int, name: str) -> None:
@@ -173,7 +175,7 @@ def _copy(
         _copy_file(source_dir, source, target_dir, target, check, faithful)
     elif stat.S_ISDIR(status.st_mode):
         os.mkdir(target, 0o700, dir_fd=target_dir)
-        with _opened(source, source_dir, _OPEN_DIR) as old, _opened(target, target_dir, _OPEN_DIR) as new:
+        with opened(source, source_dir, OPEN_DIR) as old, opened(target, target_dir, OPEN_DIR) as new:
             for name in sorted(os.listdir(old)):
                 _copy(old, name, new, name, check, faithful, skipped, os.path.join(inner, name), depth + 1)
             _copy_status(old, new, faithful)
@@ -189,7 +191,7 @@ def _copy(
 
 
 def _copy_file(source_dir: int, source: str, target_dir: int, target: str, check: Check, faithful: bool) -> None:
-    with _opened(source, source_dir, _OPEN_FILE) as old, _opened(target, target_dir, _CREATE) as new:
+    with opened(source, source_dir, OPEN_FILE) as old, opened(target, target_dir, CREATE) as new:
         if not stat.S_ISREG(os.fstat(old).st_mode):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source)
         write_all(new, chunks(old, check))
@@ -216,7 +218,8 @@ def _same_owner(old: int, new: int) -> bool:
 
 
 @contextmanager
-def _opened(name: str, folder: int, flags: int) -> Iterator[int]:
+def opened(name: str, folder: int, flags: int) -> Iterator[int]:
+    """A descriptor of `name` in the open folder, closed in the end; a new file is its owner's alone."""
     descriptor = os.open(name, flags, 0o600, dir_fd=folder)
     try:
         yield descriptor
@@ -248,7 +251,7 @@ def create_file(folder: int, name: str, parts: Iterable[bytes], mode: int | None
     Without `mode` it gets the one that the umask leaves of 0666.
     """
     with temporary(folder) as temp:
-        descriptor = os.open(temp, _CREATE, 0o666 if mode is None else mode, dir_fd=folder)
+        descriptor = os.open(temp, CREATE, 0o666 if mode is None else mode, dir_fd=folder)
         try:
             write_all(descriptor, parts)
             os.fsync(descriptor)
@@ -266,9 +269,9 @@ def replace_file(folder: int, name: str, parts: Iterable[bytes], is_known: Calla
     lost. Returns whether the file was replaced.
     """
     with temporary(folder) as temp:
-        with _opened(temp, folder, _CREATE) as new:
+        with opened(temp, folder, CREATE) as new:
             write_all(new, parts)
-            with _opened(name, folder, _OPEN_FILE) as old:
+            with opened(name, folder, OPEN_FILE) as old:
                 if not stat.S_ISREG(os.fstat(old).st_mode):
                     raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
                 mode = stat.S_IMODE(os.fstat(old).st_mode)
@@ -287,14 +290,14 @@ def _exchange(folder: int, temp: str, name: str, is_known: Callable[[int], bool]
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-        with _opened(name, folder, _OPEN_FILE) as old:
+        with opened(name, folder, OPEN_FILE) as old:
             known = is_known(old)
         if known:
             os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
         return known
     known = False
     try:
-        with _opened(temp, folder, _OPEN_FILE) as old:
+        with opened(temp, folder, OPEN_FILE) as old:
             known = is_known(old)
     finally:
         if not known:
@@ -303,7 +306,7 @@ def _exchange(folder: int, temp: str, name: str, is_known: Callable[[int], bool]
 
 
 def fingerprint(folder: int, name: str, check: Check) -> str | None:
-    """What a place holds, in a short text that a rename, a move or a restart does not change; None if nothing.
+    """What a place holds, in a short text that a rename, move or restart does not change; None if nothing.
 
     Of a file its content (a large one: size, time, head and tail), of a folder the names, sizes and times of
     all that is in it.
@@ -323,15 +326,15 @@ def fingerprint(folder: int, name: str, check: Check) -> str | None:
 def _file_digest(folder: int, name: str, check: Check) -> str:
     digest = hashlib.sha256()
     try:
-        with _opened(name, folder, _OPEN_FILE) as file:
+        with opened(name, folder, OPEN_FILE) as file:
             status = os.fstat(file)
             if status.st_size <= WHOLE_HASH_BYTES:
                 for chunk in chunks(file, check):
                     digest.update(chunk)
             else:
                 digest.update(f"{status.st_size}:{status.st_mtime_ns}".encode())
-                digest.update(os.pread(file, CHUNK, 0))
-                digest.update(os.pread(file, CHUNK, status.st_size - CHUNK))
+                digest.update(os.pread(file, _SAMPLE, 0))
+                digest.update(os.pread(file, _SAMPLE, status.st_size - _SAMPLE))
     except PermissionError:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         return f"unread:{status.st_size}:{status.st_mtime_ns}"
@@ -351,8 +354,8 @@ def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int) -> 
     if kind != stat.S_IFDIR or depth > MAX_DEPTH:
         return
     try:
-        with _opened(name, folder, _OPEN_DIR) as opened:
-            for below in sorted(os.listdir(opened)):
-                yield from _listing(opened, below, inner + b"/" + os.fsencode(below), check, depth + 1)
+        with opened(name, folder, OPEN_DIR) as inside:
+            for below in sorted(os.listdir(inside)):
+                yield from _listing(inside, below, inner + b"/" + os.fsencode(below), check, depth + 1)
     except PermissionError:
         yield inner + b"\0?"

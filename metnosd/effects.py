@@ -8,7 +8,8 @@ Vaglio judges them, the consent question shows them, the journal keeps them with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, ClassVar
 
 
@@ -23,7 +24,7 @@ class Effect:
 
     def to_json(self) -> dict[str, object]:
         """The effect as JSON values; `effect_from_json` reads it back."""
-        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}
+        return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields_of(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ def effect_from_json(data: Mapping[str, object]) -> Effect:
     for effect in ALL_EFFECTS:
         if effect.kind == kind:
             try:
-                return effect(**{k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()})
+                fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in rest.items()}
+                return effect(**fields)
             except TypeError as error:
                 raise ValueError(f"the effect {kind!r} has the wrong fields: {error}") from error
     raise ValueError(f"{kind!r} is no effect")

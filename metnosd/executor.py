@@ -189,9 +189,7 @@ def _check_name(name: str) -> None:
         raise TypeError(f"{name} is not made of a verb and an object of metnosd/names.py")
 
 
-def _read_signature(
-    name: str, function: Function
-) -> tuple[dict[str, Any], dict[str, Any], frozenset[str], type[Any]]:
+def _read_signature(name: str, function: Function) -> tuple[dict[str, Any], dict[str, Any], frozenset[str], type[Any]]:
     hints = typing.get_type_hints(function, include_extras=True)
     properties: dict[str, Any] = {}
     required: list[str] = []

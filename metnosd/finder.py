@@ -73,9 +73,7 @@ class Finder:
             return os.path.join(folder, *parts[count:])
         return os.path.join(base or self._roots[0], *parts)
 
-    def _find(
-        self, said: str, base: str | None, parts: Sequence[str], want: str, deep: Callable[[str], bool]
-    ) -> str:
+    def _find(self, said: str, base: str | None, parts: Sequence[str], want: str, deep: Callable[[str], bool]) -> str:
         if not parts:
             return self._choose(said, [(_EXACT, base or self._roots[0])])
         refused: list[Refusal] = []

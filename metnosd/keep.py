@@ -8,6 +8,7 @@ Both are open to their owner alone.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -35,8 +36,11 @@ class Keep:
     def trash(self, slot: str, source_dir: int, name: str, check: disk.Check) -> None:
         """Move `name` of the open folder `source_dir` into the new `slot`."""
         with self._opened("trash") as trash:
-            os.mkdir(_checked(slot), 0o700, dir_fd=trash)
+            with suppress(FileExistsError):
+                os.mkdir(_checked(slot), 0o700, dir_fd=trash)
             with _open(slot, trash) as box:
+                if os.listdir(box):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), slot)
                 try:
                     disk.move(source_dir, name, box, name, check)
                 except BaseException:
@@ -49,7 +53,8 @@ class Keep:
         """Move what is in `slot` to the new `name` in the open folder `target_dir`."""
         with self._opened("trash") as trash, self._box(slot, trash) as (box, kept):
             disk.move(box, kept, target_dir, name, check)
-            os.rmdir(slot, dir_fd=trash)
+            with suppress(OSError):
+                os.rmdir(slot, dir_fd=trash)
 
     def fingerprint(self, slot: str, check: disk.Check) -> str:
         """The fingerprint of what is in `slot`."""
@@ -115,14 +120,16 @@ class Keep:
     def _box(self, slot: str, trash: int) -> Iterator[tuple[int, str]]:
         """The open folder of `slot` and the one name in it."""
         try:
-            opened = _open(_checked(slot), trash)
-            with opened as box:
-                names = [name for name in os.listdir(box) if not name.startswith(disk.TEMP_PREFIX)]
-                if len(names) != 1:
-                    raise Refusal("keep.gone")
-                yield box, names[0]
+            box = os.open(_checked(slot), _OPEN_DIR, dir_fd=trash)
         except FileNotFoundError:
             raise Refusal("keep.gone") from None
+        try:
+            names = [name for name in os.listdir(box) if not name.startswith(disk.TEMP_PREFIX)]
+            if len(names) != 1:
+                raise Refusal("keep.gone")
+            yield box, names[0]
+        finally:
+            os.close(box)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ class Locations:
     state: Path
     socket: Path
     models: Path
+    is_system: bool = False
 
     @property
     def database(self) -> Path:
@@ -71,7 +72,7 @@ def locate(config: Path | None = None, environ: Mapping[str, str] | None = None)
     state = _path(env, "STATE_DIRECTORY") or platformdirs.user_state_path("metnosd")
     runtime = _path(env, "RUNTIME_DIRECTORY")
     socket = runtime / "metnosd.sock" if runtime else _runtime_dir(env) / "metnosd.sock"
-    return Locations(chosen, folder, state, socket, models)
+    return Locations(chosen, folder, state, socket, models, is_system=state.is_relative_to("/var/lib"))
 
 
 def _runtime_dir(env: Mapping[str, str]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from metnosd.entries import MAX_SHOWN_ENTRIES, Outcome, StepOutcome
 from metnosd.user import User
@@ -46,6 +47,12 @@ class Reply:
         """The reply event of the socket, without its id."""
         undo = {"turn": self.undo.turn, "actions": self.undo.actions} if self.undo else None
         return {"type": "reply", "text": self.text, "outcome": dict(self.outcome), "undo": undo}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reply:
+        """The reply that `to_json` wrote."""
+        undo = data.get("undo")
+        return cls(data["text"], data["outcome"], UndoOffer(undo["turn"], undo["actions"]) if undo else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Literal
 from metnosd.entries import Entry, printable
 from metnosd.finder import Finder
 from metnosd.keep import Keep
+from metnosd.refusals import refusal_of
 from metnosd.sentence import Refusal, Sentence, say
 
 Want = Literal["dir", "file", "any"]
@@ -82,8 +83,8 @@ class Scope:
 
     `roots` are folders; a root that is a link stands for its target. `home` is what `~` means.
     `folder_words` maps a word of any language, casefolded, to a key of the XDG user folders ("scaricati" to
-    "DOWNLOAD"). `keep` holds what was deleted or overwritten. `closed` are folders that stay out of reach even
-    below a root; the keep always is.
+    "DOWNLOAD"). `keep` holds what was deleted or overwritten. `closed` are folders that stay out of reach
+    below a root, as the keep always is; one that itself holds a root is not closed.
     """
 
     def __init__(
@@ -102,7 +103,8 @@ class Scope:
         if home and self.home:
             self._aliases.setdefault(os.path.normpath(home), self.home)
         kept = (keep.folder,) if keep else ()
-        self._closed = tuple(os.path.realpath(folder) for folder in (*closed, *kept))
+        shut = (os.path.realpath(folder) for folder in (*closed, *kept))
+        self._closed = tuple(one for one in shut if not any(is_inside(root, one) for root in self.roots))
         self._finder = Finder(self.roots, self.home, folder_words or {}, self._admit, self.shown)
 
     def locate(self, text: str, want: Want = "any") -> str:
@@ -355,33 +357,13 @@ class Scope:
             kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         except OSError as error:
             return refusal_of(error, self.shown(path))
-        keys = {"file": "scope.not_dir", "dir": "scope.not_file", "link": "scope.link", "other": "scope.special"}
+        keys = {
+            "file": "scope.not_dir",
+            "dir": "scope.not_file",
+            "link": "scope.link",
+            "other": "scope.special",
+        }
         return Refusal(keys[kind], path=self.shown(path))
-
-
-_REASONS = {
-    errno.ENOENT: "scope.missing",
-    errno.ENOTDIR: "scope.not_dir",
-    errno.EISDIR: "scope.not_file",
-    errno.ELOOP: "scope.link",
-    errno.EACCES: "scope.denied",
-    errno.EPERM: "scope.denied",
-    errno.EROFS: "scope.read_only",
-    errno.ENAMETOOLONG: "scope.too_long",
-    errno.EEXIST: "effect.exists",
-    errno.ENOTEMPTY: "effect.not_empty",
-    errno.ENOSPC: "effect.disk_full",
-    errno.EDQUOT: "effect.disk_full",
-    errno.EFBIG: "effect.disk_full",
-}
-
-
-def refusal_of(error: OSError, shown: str) -> Refusal:
-    """The refusal that tells of `error`, met at the path that is shown as `shown`."""
-    key = _REASONS.get(error.errno or 0)
-    if key is None:
-        return Refusal("effect.failed", path=shown, reason=error.strerror or str(error))
-    return Refusal(key, path=shown)
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -1,8 +1,8 @@
 """Writing GBNF: escaping, named rules, tries, and the rules of generic JSON.
 
-A rule is a list of alternatives, an alternative a tuple of parts, a part either finished GBNF text (a literal,
-a character class) or a `Ref` to a rule. A rule without alternatives matches nothing; `Rules.text` removes it
-together with every alternative that needs it, so that what cannot be is never offered.
+A rule is a list of alternatives, an alternative a tuple of parts, a part either finished GBNF text (a
+literal, a character class) or a `Ref` to a rule. A rule without alternatives matches nothing; `Rules.text`
+removes it together with every alternative that needs it, so that what cannot be is never offered.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 Alternative = tuple[str, ...]
 Alternatives = Sequence[Alternative]
@@ -143,38 +144,58 @@ JSON_RULES: Mapping[str, Alternatives] = {
     "json-exponent": [("[eE]", Ref("json-sign", "?"), Ref("json-digit", "{1,3}"))],
     "json-sign": [("[+-]",)],
     "json-digit": [("[0-9]",)],
+    "json-zero": [('"0"',)],
     "json-boolean": [('"true"',), ('"false"',)],
 }
 """Compact JSON without blanks. A character escaped as a surrogate pair counts as one `json-char`."""
 
 
-class Rules:
-    """Named rules on their way to a grammar; the rules of generic JSON are there from the start."""
+class Block(NamedTuple):
+    """Finished rules that go into a grammar together: their text, and the rules outside that they need."""
 
-    def __init__(self) -> None:
-        self._bodies: dict[str, Alternatives] = dict(JSON_RULES)
+    text: str
+    needs: tuple[str, ...]
+
+
+class Rules:
+    """Named rules on their way to a grammar; the rules of generic JSON are there from the start.
+
+    With `prefix` every name is that prefix and a number, which keeps the names of a block apart from others.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._bodies: dict[str, Alternatives | Block] = {**JSON_RULES}
         self._names = {"root", *JSON_RULES}
-        self._shared: dict[tuple[Alternative, ...], str] = {}
+        self._prefix = prefix
+        self._bases: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._shared: dict[tuple[Alternative, ...], Ref] = {}
         self.check_endless = False
         """Set by a writer of recursive rules: some may have no finite match."""
 
     def name(self, wish: str) -> str:
         """A new rule name like `wish`: letters, digits and hyphens, beginning with a letter."""
-        base = re.sub(r"[^a-zA-Z0-9]+", "-", wish).strip("-")
-        if not base[:1].isalpha():
-            base = f"x-{base}" if base else "x"
-        name, count = base, 1
+        if self._prefix:
+            name = f"{self._prefix}-{len(self._names)}"
+            self._names.add(name)
+            return name
+        base = self._bases.get(wish)
+        if base is None:
+            base = self._bases[wish] = rule_name(wish)
+        count = self._counts.get(base, 0) + 1
+        name = base if count == 1 else f"{base}-{count}"
         while name in self._names:
             count += 1
             name = f"{base}-{count}"
+        self._counts[base] = count
         self._names.add(name)
         return name
 
-    def define(self, name: str, alternatives: Alternatives) -> None:
-        """Give the rule `name` its alternatives; each name once."""
+    def define(self, name: str, body: Alternatives | Block) -> None:
+        """Give the rule `name` its alternatives, or the block that defines it; each name once."""
         if name in self._bodies:
             raise GrammarError(f"the rule {name} is defined twice")
-        self._bodies[name] = alternatives
+        self._bodies[name] = body
 
     def shared(self, wish: str, alternatives: Alternatives) -> Ref:
         """A reference to a rule with these alternatives, the same rule for the same alternatives."""
@@ -185,53 +206,85 @@ class Rules:
         key = tuple(alternatives)
         known = self._shared.get(key)
         if known is None:
-            known = self.name(wish)
-            self._shared[key] = known
-            self._bodies[known] = alternatives
-        return Ref(known)
+            known = self._shared[key] = Ref(self.name(wish))
+            self._bodies[known.target] = alternatives
+        return known
 
     def text(self, root: Alternatives) -> str:
         """The grammar: `root` first, then the rules that it reaches, one a line in the order defined.
 
         Raises GrammarError when nothing can match.
         """
-        bodies = {"root": root, **self._bodies}
+        bodies = self._used("root", root)
+        if not bodies:
+            raise GrammarError("nothing matches what the grammar should admit")
+        return "".join([_line(name, body) for name, body in bodies.items()])
+
+    def block(self, name: str, root: Alternatives) -> Block | None:
+        """The rules that `root` reaches, `name` first, without generic JSON; None when nothing matches."""
+        bodies = self._used(name, root)
+        if not bodies:
+            return None
+        own = {rule: body for rule, body in bodies.items() if rule not in JSON_RULES}
+        outside = [rule for rule in _targets(own.values()) if rule not in own]
+        return Block("".join([_line(rule, body) for rule, body in own.items()]), tuple(outside))
+
+    def _used(self, name: str, root: Alternatives) -> dict[str, Alternatives | Block]:
+        bodies: dict[str, Alternatives | Block] = {name: root, **self._bodies}
         if self.check_endless or not all(bodies.values()):
             bodies = _without_impossible(bodies)
-        if not bodies.get("root"):
-            raise GrammarError("nothing matches what the grammar should admit")
-        reached = _reachable(bodies)
-        return "".join(
-            f"{name} ::= {' | '.join([' '.join(parts) or _EMPTY for parts in alternatives])}\n"
-            for name, alternatives in bodies.items()
-            if name in reached
-        )
+        if not bodies.get(name):
+            return {}
+        reached = {name}
+        waiting = [name]
+        while waiting:
+            for target in _targets([bodies[waiting.pop()]]):
+                if target not in reached:
+                    reached.add(target)
+                    if target in bodies:
+                        waiting.append(target)
+        return {rule: body for rule, body in bodies.items() if rule in reached}
+
+
+def rule_name(wish: str) -> str:
+    """`wish` with the letters that a rule name may have."""
+    base = re.sub(r"[^a-zA-Z0-9]+", "-", wish).strip("-")
+    return base if base[:1].isalpha() else f"x-{base}".rstrip("-")
+
+
+def _line(name: str, body: Alternatives | Block) -> str:
+    if isinstance(body, Block):
+        return body.text
+    return f"{name} ::= {' | '.join([' '.join(parts) or _EMPTY for parts in body])}\n"
 
 
 _EMPTY = '""'
 
 
-def _reachable(bodies: Mapping[str, Alternatives]) -> set[str]:
-    reached = {"root"}
-    waiting = ["root"]
-    while waiting:
-        for parts in bodies[waiting.pop()]:
+def _targets(bodies: Iterable[Alternatives | Block]) -> dict[str, None]:
+    """The rules that these bodies name, each once."""
+    found: dict[str, None] = {}
+    for body in bodies:
+        if isinstance(body, Block):
+            found.update(dict.fromkeys(body.needs))
+            continue
+        for parts in body:
             for part in parts:
-                if isinstance(part, Ref) and part.target not in reached:
-                    reached.add(part.target)
-                    waiting.append(part.target)
-    return reached
+                if type(part) is Ref:
+                    found[part.target] = None
+    return found
 
 
-def _without_impossible(bodies: Mapping[str, Alternatives]) -> dict[str, Alternatives]:
+def _without_impossible(bodies: Mapping[str, Alternatives | Block]) -> dict[str, Alternatives | Block]:
     """Drop the rules that have no finite match, and the alternatives that need one of them."""
     needs: dict[str, list[tuple[str, int]]] = {}
     missing: dict[tuple[str, int], int] = {}
     possible: set[str] = set()
     ready: deque[str] = deque()
-    for name, alternatives in bodies.items():
-        for index, parts in enumerate(alternatives):
+    for name, body in bodies.items():
+        for index, parts in enumerate([()] if isinstance(body, Block) else body):
             targets = {part.target for part in parts if isinstance(part, Ref) and not part.optional}
+            targets &= bodies.keys()
             missing[name, index] = len(targets)
             for target in targets:
                 needs.setdefault(target, []).append((name, index))
@@ -244,15 +297,18 @@ def _without_impossible(bodies: Mapping[str, Alternatives]) -> dict[str, Alterna
             if not missing[name, index] and name not in possible:
                 possible.add(name)
                 ready.append(name)
+    impossible = bodies.keys() - possible
     return {
-        name: [_keep(parts, possible) for i, parts in enumerate(alternatives) if not missing[name, i]]
-        for name, alternatives in bodies.items()
+        name: body
+        if isinstance(body, Block)
+        else [_keep(parts, impossible) for index, parts in enumerate(body) if not missing[name, index]]
+        for name, body in bodies.items()
         if name in possible
     }
 
 
-def _keep(parts: Alternative, possible: set[str]) -> Alternative:
-    return tuple(part for part in parts if not isinstance(part, Ref) or part.target in possible)
+def _keep(parts: Alternative, impossible: set[str]) -> Alternative:
+    return tuple(part for part in parts if not isinstance(part, Ref) or part.target not in impossible)
 
 
 def trie(rules: Rules, wish: str, entries: Iterable[tuple[str, Alternative]]) -> list[Alternative]:

@@ -7,7 +7,7 @@ where a negative exponent cannot leave the range.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from metnosd.grammar.gbnf import Alternative, Ref, times
@@ -18,7 +18,7 @@ _DIGIT = "json-digit"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The range of a number; None leaves a side open, `open_…` excludes the bound itself."""
+    """The range of a number; None leaves a side open, `open_low` and `open_high` exclude the bound itself."""
 
     low: Decimal | None = None
     high: Decimal | None = None
@@ -31,10 +31,16 @@ class Bounds:
         high, open_high = _tighter((self.high, self.open_high), (other.high, other.open_high), -1)
         return Bounds(low, high, open_low, open_high)
 
-    def __contains__(self, value: Decimal) -> bool:
-        above = self.low is None or value > self.low or (value == self.low and not self.open_low)
-        below = self.high is None or value < self.high or (value == self.high and not self.open_high)
+    def holds(self, value: float) -> bool:
+        """Whether `value` lies in the range."""
+        exact = Decimal(str(value))
+        above = self.low is None or exact > self.low or (exact == self.low and not self.open_low)
+        below = self.high is None or exact < self.high or (exact == self.high and not self.open_high)
         return above and below
+
+
+_LARGEST = Decimal(10) ** (_DIGITS + 1) - 1
+"""The largest whole number that is written without an exponent."""
 
 
 def _tighter(
@@ -49,6 +55,10 @@ def _tighter(
 
 def integer_rules(bounds: Bounds) -> list[Alternative]:
     """Alternatives for the integers within `bounds`; none when there is none."""
+    if bounds.low is not None and bounds.low < -_LARGEST:
+        bounds = replace(bounds, low=None)
+    if bounds.high is not None and bounds.high > _LARGEST:
+        bounds = replace(bounds, high=None)
     low = None if bounds.low is None else _ceiling(bounds.low, bounds.open_low)
     high = None if bounds.high is None else _floor(bounds.high, bounds.open_high)
     if low is None and high is None:
@@ -133,6 +143,10 @@ def number_rules(bounds: Bounds) -> list[Alternative]:
     """Alternatives for the numbers within `bounds`; none when there is none."""
     if bounds.low is None and bounds.high is None:
         return [(Ref("json-number"),)]
+    if bounds.low is not None and bounds.low < -_LARGEST:
+        bounds = replace(bounds, low=-_LARGEST, open_low=False)
+    if bounds.high is not None and bounds.high > _LARGEST:
+        bounds = replace(bounds, high=_LARGEST, open_high=False)
     found: list[Alternative] = []
     if bounds.high is None or bounds.high >= 0:
         below_zero = bounds.low is None or bounds.low < 0
@@ -166,10 +180,20 @@ def _positive(low: Decimal, high: Decimal | None, open_low: bool, open_high: boo
             found += [(f'"{first}"', *parts) for parts in _fraction_from(start, open_low)]
             found += [(*parts, Ref("json-fraction", "?")) for parts in _naturals(first + 1, last - 1)]
             found += [(f'"{last}"', *parts) for parts in _fraction_to(end, open_high)]
-    if low == 0 and (high is None or high >= 1):
-        found += [(digit, *fraction, "[eE]", '"-"', '"0"?', "[1-9]", Ref(_DIGIT, "?")) for digit, fraction in
-                  (("[1-9]", (Ref("json-fraction", "?"),)),)]
-    return found
+    return found + _with_exponent(low, high)
+
+
+def _with_exponent(low: Decimal, high: Decimal | None) -> list[Alternative]:
+    """Numbers in scientific notation that stay in the range whatever their digits are."""
+    mantissa: Alternative = ("[1-9]", Ref("json-fraction", "?"))
+    exponent: Alternative = ("[1-9]", Ref(_DIGIT, "?"))
+    if low == 0 and high is None:
+        return [(*mantissa, Ref("json-exponent"))]
+    if low == 0 and high is not None and high >= 1:
+        return [(*mantissa, "[eE]", '"-"', '"0"?', *exponent)]
+    if low <= 10 and high is None:
+        return [(*mantissa, "[eE]", '"+"?', *exponent)]
+    return []
 
 
 def _split(value: Decimal) -> tuple[int, str]:
@@ -243,10 +267,17 @@ def _tail_from(digits: str, beyond: bool) -> Iterator[Alternative]:
         if parts == (Ref("json-fraction", "?"),):
             yield times(_DIGIT, 0, _DIGITS)
         else:
-            yield (parts[0].replace(".", "", 1), *parts[1:])
+            yield _without_point(parts)
 
 
 def _tail_to(digits: str, beyond: bool) -> Iterator[Alternative]:
     """Further digits that keep a fraction at most `digits`."""
     for parts in _fraction_to(digits, beyond):
-        yield (parts[0].replace(".", "", 1), *parts[1:]) if parts else ()
+        yield _without_point(parts)
+
+
+def _without_point(parts: Alternative) -> Alternative:
+    if not parts:
+        return ()
+    head = parts[0].replace(".", "", 1)
+    return parts[1:] if head == '""' else (head, *parts[1:])

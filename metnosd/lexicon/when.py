@@ -11,17 +11,22 @@ from metnosd.arguments import TimeRange
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.templates import fold
 
+_BARE = "_bare"
+
 Values = Mapping[str, str]
 
 
-def read_range(text: str, lexicon: Lexicon, now: datetime) -> TimeRange | None:
+def read_range(text: str, lexicon: Lexicon, now: datetime, *, bare: bool = True) -> TimeRange | None:
     """The half-open range that all of `text` names, seen from `now` (aware, in the user's zone); else None.
 
-    "last 7 days" is a duration back from now, "since X" ends now, weeks begin on Monday (ISO 8601).
+    A duration back from now ends now, and so does "since"; weeks begin on Monday (ISO 8601). `bare` takes
+    single words ("may") that are a time only where one must stand.
     """
     folded = " ".join(fold(text).split())
     for language in lexicon.languages:
         for means, templates in language.time.items():
+            if means.endswith(_BARE) and not bare:
+                continue
             for template in templates:
                 values = template.full(folded)
                 if values is not None:
@@ -38,7 +43,7 @@ def _read(means: str, values: Values, language: Language, lexicon: Lexicon, now:
             return None
         return TimeRange(inner.start, now) if means == "since" else TimeRange(None, inner.start)
     try:
-        return _READERS[means](_Reading(values, language, now))
+        return _READERS[means.removesuffix(_BARE)](_Reading(values, language, now))
     except (ValueError, OverflowError):
         return None
 

@@ -221,9 +221,7 @@ class Engine:
             return found
         return self._allowed(sampler, np.arange(self._n_vocab, dtype=np.int32), logits)
 
-    def _allowed(
-        self, sampler: Any, tokens: npt.NDArray[np.int32], logits: npt.NDArray[np.float32]
-    ) -> int | None:
+    def _allowed(self, sampler: Any, tokens: npt.NDArray[np.int32], logits: npt.NDArray[np.float32]) -> int | None:
         """The best of `tokens` that the grammar allows now."""
         data = self._candidates[: len(tokens)]
         data["id"] = tokens

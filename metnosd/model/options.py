@@ -10,6 +10,11 @@ MODES = ("normal", "no_extra_bufts", "cpu_only")
 """Ways to load, each safer than the one before; the next is tried when a self-test dies by a signal."""
 
 
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """How to load a model.
@@ -23,7 +28,7 @@ class EngineOptions:
     template: str = "chatml"
     n_ctx: int = 8192
     gpu_layers: int = -1
-    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    threads: int = field(default_factory=usable_cores)
     extra_bufts: bool = True
     batch: int = 256
 

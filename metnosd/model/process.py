@@ -170,9 +170,7 @@ class ModelProcess:
 
     def _dying(self) -> bool:
         """Whether a first death is about to be followed by a new start without delay."""
-        return self._state.state == "failed" and self._failures == 1 or (
-            self._link is not None and self._link.closed
-        )
+        return (self._state.state == "failed" and self._failures == 1) or (self._link is not None and self._link.closed)
 
 
 @contextlib.asynccontextmanager
@@ -185,4 +183,3 @@ async def running(process: ModelProcess) -> AsyncIterator[ModelProcess]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-

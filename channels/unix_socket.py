@@ -1,0 +1,261 @@
+"""The Unix socket: newline-delimited JSON, one object a line, the peer's uid as identity."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from metnosd.message import Reply
+from metnosd.service import Event, Service, ServiceError
+from metnosd.user import User
+
+log = structlog.get_logger(__name__)
+
+MAX_LINE = 1024 * 1024
+"""The longest line in bytes, without its newline."""
+
+_PEER = struct.Struct("3i")
+
+
+class SocketInUse(Exception):
+    """Another daemon answers on the socket already."""
+
+
+class UnixSocket:
+    """Serves `service` on a Unix socket at `path`."""
+
+    def __init__(self, service: Service, path: Path, mode: int) -> None:
+        self._service = service
+        self._path = path
+        self._mode = mode
+        self._connections: set[asyncio.Task[None]] = set()
+        self._messages: dict[tuple[str, str], str] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. A stale socket file is replaced; raises `SocketInUse` where a daemon answers on it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if await _answers(self._path):
+            raise SocketInUse(f"Another daemon already answers on {self._path}.")
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # The mode is there before the first client can connect: bind makes the file, listen opens it.
+        listener.bind(str(self._path))
+        self._path.chmod(self._mode)
+        self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_LINE + 1)
+
+    async def stop(self) -> None:
+        """Close the socket and every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        self._path.unlink(missing_ok=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            peer = writer.get_extra_info("socket")
+            _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            user = self._service.user_of_uid(uid)
+            connection = _Connection(self._service, self._messages, reader, writer)
+            if user is None:
+                log.warning("socket_refused", uid=uid)
+                connection.error(None, "refused", f"The user id {uid} may not use this daemon.")
+            else:
+                await connection.serve(user)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def _answers(path: Path) -> bool:
+    try:
+        _, writer = await asyncio.open_unix_connection(str(path))
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+class _Connection:
+    """One client. Requests are served side by side; lines are written whole."""
+
+    def __init__(
+        self,
+        service: Service,
+        messages: dict[tuple[str, str], str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """`messages` maps a user's name and a request's id to its message under way, over all connections."""
+        self._service = service
+        self._messages = messages
+        self._reader = reader
+        self._writer = writer
+        self._ways: Mapping[str, Callable[[User, dict[str, Any]], Awaitable[None]]] = {
+            "message": self._message,
+            "consent": self._consent,
+            "plan": self._plan,
+            "undo": lambda user, request: self._revert(user, request, "undo_actions"),
+            "redo": lambda user, request: self._revert(user, request, "redo_actions"),
+            "history": self._history,
+            "schedules": self._schedules,
+            "status": self._status,
+            "cancel": self._cancel,
+        }
+
+    async def serve(self, user: User) -> None:
+        """Read lines until the client goes; a line that is no request gets an error and no more."""
+        async with asyncio.TaskGroup() as requests:
+            while True:
+                try:
+                    line = await self._reader.readuntil(b"\n")
+                except asyncio.IncompleteReadError as end:
+                    if end.partial.strip():
+                        self.error(None, "bad_request", "The last line has no newline.")
+                    return
+                except asyncio.LimitOverrunError as overrun:
+                    await self._skip_line(overrun.consumed)
+                    self.error(None, "too_long", f"A line may have {MAX_LINE} bytes.")
+                    continue
+                if line.strip():
+                    requests.create_task(self._serve_line(user, line))
+
+    async def _skip_line(self, seen: int) -> None:
+        """Read away the rest of a line that is too long."""
+        while True:
+            await self._reader.readexactly(seen)
+            try:
+                await self._reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError as overrun:
+                seen = overrun.consumed
+            else:
+                return
+
+    async def _serve_line(self, user: User, line: bytes) -> None:
+        number = None
+        try:
+            request = _parse(line)
+            number = request.get("id")
+            way = self._ways.get(str(request.get("type")))
+            if way is None:
+                raise ServiceError("bad_request", f"There is no request type {request.get('type')!r}.")
+            await way(user, request)
+        except ServiceError as error:
+            self.error(number, error.code, str(error))
+        except ConnectionError:
+            pass
+        except Exception:
+            # A channel's supervisor: the connection and the daemon go on.
+            log.exception("socket_request_failed")
+            self.error(number, "internal", "The daemon failed on this request; its log says why.")
+        await self._flush()
+
+    async def _flush(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    def send(self, number: object, event: Mapping[str, Any]) -> None:
+        """Write one event; a client that is gone hears nothing."""
+        wire = json.dumps({"id": number, **event}, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        if not self._writer.is_closing():
+            self._writer.write(wire + b"\n")
+
+    def error(self, number: object, code: str, message: str) -> None:
+        """Write an error event."""
+        self.send(number, {"type": "error", "code": code, "message": message})
+
+    async def _message(self, user: User, request: dict[str, Any]) -> None:
+        number = request.get("id")
+        message = self._service.message(
+            user,
+            "socket",
+            _text(request, "conversation", "main"),
+            _text(request, "text", ""),
+            lang=request.get("lang"),
+            message_id=_text(request, "message_id", "") or None,
+        )
+
+        def tell(event: Event) -> None:
+            if not isinstance(event, Reply):
+                self.send(number, event.to_json())
+
+        key = (user.name, str(number))
+        self._messages[key] = message.id
+        try:
+            reply = await self._service.send(message, tell)
+        finally:
+            self._messages.pop(key, None)
+        self.send(number, reply.to_json())
+
+    async def _consent(self, user: User, request: dict[str, Any]) -> None:
+        answer = request.get("answer")
+        if answer not in ("yes", "no"):
+            raise ServiceError("bad_request", 'A consent answer is "yes" or "no".')
+        accepted = await self._service.consent(user, _text(request, "token", ""), answer == "yes")
+        self.send(request.get("id"), {"type": "consent", "accepted": accepted})
+
+    async def _plan(self, user: User, request: dict[str, Any]) -> None:
+        plan = await self._service.plan(
+            user,
+            _text(request, "text", ""),
+            lang=request.get("lang"),
+            model=request.get("model", True) is not False,
+        )
+        self.send(request.get("id"), {"type": "plan", **plan})
+
+    async def _revert(self, user: User, request: dict[str, Any], tool: str) -> None:
+        count = request.get("count", 1)
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1000:
+            raise ServiceError("bad_request", "A count is a whole number from 1 to 1000.")
+        conversation = _text(request, "conversation", "main")
+        reply = await self._service.revert(user, "socket", conversation, tool, count)
+        self.send(request.get("id"), reply.to_json())
+
+    async def _history(self, user: User, request: dict[str, Any]) -> None:
+        self.send(request.get("id"), {"type": "history", **await self._service.history(user)})
+
+    async def _schedules(self, user: User, request: dict[str, Any]) -> None:
+        self.send(request.get("id"), {"type": "schedules", **await self._service.schedules(user)})
+
+    async def _status(self, user: User, request: dict[str, Any]) -> None:
+        self.send(request.get("id"), {"type": "status", **await self._service.status()})
+
+    async def _cancel(self, user: User, request: dict[str, Any]) -> None:
+        named = _text(request, "message", "")
+        reply = await self._service.cancel(user, self._messages.get((user.name, named), named))
+        self.send(request.get("id"), reply.to_json())
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ServiceError("bad_json", f"The line is no JSON in UTF-8: {error}.") from error
+    if not isinstance(request, dict):
+        raise ServiceError("bad_request", "A request is a JSON object.")
+    return request
+
+
+def _text(request: Mapping[str, Any], key: str, default: str) -> str:
+    value = request.get(key, default)
+    if not isinstance(value, str):
+        raise ServiceError("bad_request", f"{key} is a text.")
+    return value
+

@@ -1,0 +1,210 @@
+"""The daemon: what a channel may ask (`metnosd.service.Service`), over the parts of the path."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from metnosd.history import history_to_json
+from metnosd.journal import Journal
+from metnosd.message import MAX_TEXT, Message, Reply
+from metnosd.preview import preview
+from metnosd.resolve import Context
+from metnosd.sentence import say
+from metnosd.service import Event, ServiceError, Tell
+from metnosd.turn import Parts, Turn, new_turn_id, read_message
+from metnosd.user import User
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Running:
+    """A turn under way, its task and everybody who listens to it."""
+
+    turn: Turn
+    user: str
+    message_id: str
+    task: asyncio.Task[Reply] | None = None
+    listeners: list[Tell] = field(default_factory=list)
+    heard: list[Event] = field(default_factory=list)
+
+    def tell(self, event: Event) -> None:
+        self.heard.append(event)
+        for listener in self.listeners:
+            listener(event)
+
+
+class Daemon:
+    """Implements `Service`. Turns belong to it, not to the connection that brought them."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        journal: Journal,
+        *,
+        users: Mapping[str, User],
+        uids: Mapping[int, str],
+        status: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """`uids` maps the user ids that may speak over the socket to users' names."""
+        self._parts = parts
+        self._journal = journal
+        self._users = users
+        self._uids = uids
+        self._status = status
+        self._running: dict[str, _Running] = {}
+
+    def user_of_uid(self, uid: int) -> User | None:
+        """See `Service`."""
+        return self._users.get(self._uids.get(uid, ""))
+
+    def message(
+        self,
+        user: User,
+        channel: str,
+        conversation: str,
+        text: str,
+        *,
+        lang: str | None,
+        message_id: str | None,
+    ) -> Message:
+        """See `Service`."""
+        if not text.strip():
+            raise self._error("message.empty", user, lang)
+        if len(text) > MAX_TEXT:
+            raise self._error("message.too_long", user, lang, count=len(text), most=MAX_TEXT)
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise self._error("message.no_text", user, lang)
+        stamp = message_id or secrets.token_hex(8)
+        return Message(stamp, user, channel, conversation, text, lang, self._parts.clock())
+
+    def _error(self, key: str, user: User, lang: str | None, **values: object) -> ServiceError:
+        return ServiceError(key, self._parts.lexicon.say(say(key, **values), lang or user.lang))
+
+    async def send(self, message: Message, tell: Tell) -> Reply:
+        """See `Service`."""
+        signals = read_message(message, self._parts.lexicon)
+        turn_id = new_turn_id()
+        earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
+        if earlier is not None:
+            return await self._repeat(earlier.id, earlier.reply, tell)
+        last = await asyncio.to_thread(
+            self._parts.turns.last_entries, message.user.name, message.channel, message.conversation
+        )
+        context = Context(turn_id, message.user, signals.lang, message.received_at, last)
+        return await self._run(message, context, tell, lambda turn: turn.take(), signals)
+
+    async def _repeat(self, turn_id: str, reply: Mapping[str, Any] | None, tell: Tell) -> Reply:
+        """The reply to a message that came before: the stored one, or that of the turn under way."""
+        running = self._running.get(turn_id)
+        if running is not None and running.task is not None:
+            for event in running.heard:
+                tell(event)
+            running.listeners.append(tell)
+            return await asyncio.shield(running.task)
+        if reply is None:
+            raise ServiceError("interrupted", self._parts.lexicon.say(say("turn.interrupted"), None))
+        return Reply.from_json(reply)
+
+    async def _run(
+        self, message: Message, context: Context, tell: Tell, way: Callable[[Turn], Any], signals: Any
+    ) -> Reply:
+        running: _Running
+
+        def spread(event: Event) -> None:
+            running.tell(event)
+
+        turn = Turn(self._parts, context, message, signals, spread)
+        running = _Running(turn, message.user.name, message.id, listeners=[tell])
+        running.task = asyncio.create_task(way(turn), name=f"turn {context.turn}")
+        self._running[context.turn] = running
+        running.task.add_done_callback(lambda _task: self._running.pop(context.turn, None))
+        return await asyncio.shield(running.task)
+
+    async def consent(self, user: User, token: str, yes: bool) -> bool:
+        """See `Service`."""
+        now = self._parts.clock()
+        consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, yes, now)
+        if consent is None:
+            return False
+        running = self._running.get(consent.turn)
+        if running is not None and running.turn.waiting_for == token:
+            running.turn.answer(yes)
+        elif yes:
+            await self._resume(consent.turn, user, consent)
+        return True
+
+    async def _resume(self, turn_id: str, user: User, consent: Any) -> None:
+        """Carry out a plan that was approved after a restart; its reply is kept with its turn."""
+        row = await asyncio.to_thread(self._parts.turns.get, turn_id)
+        if row is None:
+            return
+        message = Message(
+            row["message_id"],
+            user,
+            row["channel"],
+            row["conversation"],
+            row["text"],
+            row["lang"],
+            datetime.fromisoformat(row["received_at"]),
+        )
+        context = Context(turn_id, user, row["lang"], self._parts.clock(), ())
+        signals = read_message(message, self._parts.lexicon)
+        await self._run(message, context, lambda _event: None, lambda turn: turn.resume(consent), signals)
+
+    async def cancel(self, user: User, message_id: str) -> Reply:
+        """See `Service`."""
+        for running in list(self._running.values()):
+            if running.user == user.name and running.message_id == message_id:
+                running.turn.cancel()
+                return self._word("cancel.done", "done", user)
+        return self._word("cancel.nothing", "nothing", user)
+
+    def _word(self, key: str, status: str, user: User) -> Reply:
+        return Reply(self._parts.lexicon.say(say(key), user.lang), {"status": status, "steps": []})
+
+    async def revert(self, user: User, channel: str, conversation: str, tool: str, count: int) -> Reply:
+        """See `Service`."""
+        message = self.message(user, channel, conversation, tool, lang=None, message_id=None)
+        signals = read_message(message, self._parts.lexicon)
+        turn_id = new_turn_id()
+        await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
+        context = Context(turn_id, user, signals.lang, message.received_at, ())
+        way: Callable[[Turn], Any] = lambda turn: turn.call(tool, {"count": count})  # noqa: E731  # one use
+        return await self._run(message, context, lambda _event: None, way, signals)
+
+    async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:
+        """See `Service`."""
+        message = self.message(user, "plan", "plan", text, lang=lang, message_id=None)
+        return await preview(self._parts, message, use_model=model)
+
+    async def history(self, user: User) -> Mapping[str, Any]:
+        """See `Service`."""
+        return await asyncio.to_thread(history_to_json, self._journal, user.name)
+
+    async def schedules(self, user: User) -> Mapping[str, Any]:
+        """See `Service`."""
+        return {"schedules": []}
+
+    async def status(self) -> Mapping[str, Any]:
+        """See `Service`."""
+        return {**self._status(), "queue": len(self._running)}
+
+    async def close(self) -> None:
+        """Stop the turns under way: a question stays answerable, what acts ends after its present effect."""
+        tasks = []
+        for running in list(self._running.values()):
+            assert running.task is not None
+            tasks.append(running.task)
+            if running.turn.waiting_for is not None:
+                running.task.cancel()
+            else:
+                running.turn.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The executors, in modules by topic."""

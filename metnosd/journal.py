@@ -1,0 +1,143 @@
+"""The journal of effects: an intent with its inverse before each, its result after.
+
+A row is `intent` before the effect, then `done` or `failed`. A row that is still `intent` after a crash is
+settled by looking at the target (`metnosd.act`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from metnosd.effects import Effect, effect_from_json
+from metnosd.store import Store, from_text, to_text
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    """One effect. `inverse` is None where it cannot be taken back; `after` the fingerprint it left."""
+
+    id: int
+    turn: str
+    step: int
+    executor: str
+    effect: Effect
+    inverse: Effect | None
+    before: str | None
+    after: str | None
+    state: str
+    undone_by: int | None
+    at: str
+
+
+class Journal:
+    """The journal in the database."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def intend(
+        self,
+        *,
+        turn: str,
+        user: str,
+        step: int,
+        executor: str,
+        effect: Effect,
+        inverse: Effect | None,
+        before: str | None,
+        at: datetime,
+    ) -> int:
+        """Note an effect that is about to happen; its row's number. On disk when this returns."""
+        row = {
+            "turn": turn,
+            "user": user,
+            "step": step,
+            "executor": executor,
+            "effect": to_text(effect.to_json()),
+            "inverse": to_text(inverse.to_json()) if inverse else None,
+            "before": before,
+            "after": None,
+            "state": "intent",
+            "undone_by": None,
+            "at": at.isoformat(),
+        }
+        with self._store.transaction() as db:
+            db.table("journal").insert(row)
+            return int(db.execute("select last_insert_rowid()").fetchone()[0])
+
+    def done(self, row: int, after: str | None, undoes: int | None) -> None:
+        """Note that the effect `row` happened, and which row it took back, if any."""
+        with self._store.transaction() as db:
+            db.table("journal").update(row, {"state": "done", "after": after})
+            if undoes is not None:
+                db.table("journal").update(undoes, {"undone_by": row})
+
+    def failed(self, row: int) -> None:
+        """Note that the effect `row` did not happen."""
+        with self._store.transaction() as db:
+            db.table("journal").update(row, {"state": "failed"})
+
+    def unsettled(self) -> list[JournalRow]:
+        """The intents without a result, oldest first."""
+        return _rows(self._store.rows("select * from journal where state = 'intent' order by id"))
+
+    def of_turn(self, turn: str) -> list[JournalRow]:
+        """The rows of `turn`, oldest first."""
+        return _rows(self._store.rows("select * from journal where turn = :turn order by id", {"turn": turn}))
+
+    def newest_turns(self, user: str, kinds: Sequence[str], count: int) -> list[str]:
+        """The newest turns of `user` of these kinds with effects not taken back, newest first."""
+        marks = ", ".join(f"'{kind}'" for kind in kinds)
+        sql = (
+            "select j.turn, max(j.id) as newest from journal j join turns t on t.id = j.turn"
+            f" where j.user = :user and j.state = 'done' and j.undone_by is null and t.kind in ({marks})"
+            " group by j.turn order by newest desc limit :count"
+        )
+        return [row["turn"] for row in self._store.rows(sql, {"user": user, "count": count})]
+
+    def inverses(self, turn: str) -> tuple[list[Effect], list[JournalRow]]:
+        """What takes `turn` back, last effect first, and the rows that nothing takes back."""
+        rows = [row for row in self.of_turn(turn) if row.state == "done" and row.undone_by is None]
+        effects = [replace(row.inverse, expect=row.after, undoes=row.id) for row in reversed(rows) if row.inverse]
+        return effects, [row for row in rows if row.inverse is None]
+
+    def history(self, user: str, limit: int) -> list[dict[str, Any]]:
+        """The newest turns of `user` with their effects, newest first."""
+        sql = "select * from turns where user = :user order by rowid desc limit :limit"
+        return [
+            turn | {"effects": self.of_turn(turn["id"])}
+            for turn in self._store.rows(sql, {"user": user, "limit": limit})
+        ]
+
+
+def _rows(rows: list[dict[str, Any]]) -> list[JournalRow]:
+    """The rows that parse; one that does not is skipped loudly, the others still work."""
+    parsed = []
+    for row in rows:
+        try:
+            inverse = effect_from_json(from_text(row["inverse"])) if row["inverse"] else None
+            parsed.append(
+                JournalRow(
+                    id=row["id"],
+                    turn=row["turn"],
+                    step=row["step"],
+                    executor=row["executor"],
+                    effect=effect_from_json(from_text(row["effect"])),
+                    inverse=inverse,
+                    before=row["before"],
+                    after=row["after"],
+                    state=row["state"],
+                    undone_by=row["undone_by"],
+                    at=row["at"],
+                )
+            )
+        except (ValueError, TypeError) as error:
+            log.error("journal_row_unreadable", row=row["id"], error=str(error))
+    return parsed

@@ -1,0 +1,160 @@
+"""The planner: signals alone, or the model under a grammar; then parse, fill, validate, one informed retry."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from metnosd.grammar import build_framework_grammar
+from metnosd.lexicon.signals import Signals
+from metnosd.lexicon.spans import Spans
+from metnosd.model.service import Constraint, ModelService
+from metnosd.plan import Plan, PlanError, Step, validate
+from metnosd.plan_parser import parse_plan_text
+from metnosd.pool import FINAL, Pool
+from metnosd.prompt import Chat, Prompt
+from metnosd.resolve_args import Reading, check_words, fill_arguments
+
+log = structlog.get_logger(__name__)
+
+FAST: Mapping[str, str] = {"undo": "undo_actions", "redo": "redo_actions", "help": "get_help"}
+"""Signals that decide alone, and the executor that each means."""
+
+BASE_TOKENS = 120
+"""Room for the frame of a plan and one step with several arguments."""
+
+TOKENS_A_CLAUSE = 48
+"""Room for one more step; a clause of the request asks for about one."""
+
+LARGEST_BUDGET = 700
+"""Six steps with long arguments. What is longer is a plan that does not end."""
+
+_CLAUSE = re.compile(r"[,;:.\n]|\s[&+]\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A valid plan and how it came about. `path` is fast or model."""
+
+    plan: Plan
+    path: str
+    constraint: Constraint | None = None
+    attempts: int = 0
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+class Planner:
+    """Plans with one model service."""
+
+    def __init__(self, model: ModelService, prompt: Prompt) -> None:
+        self._model = model
+        self._prompt = prompt
+
+    def grammar(self, pool: Pool) -> str:
+        """The GBNF that constrains a plan over `pool`."""
+        return build_framework_grammar(pool.executors, last=pool.last)
+
+    def fast(self, signals: Signals, pool: Pool) -> Plan | None:
+        """The plan that the signals alone decide, if they do."""
+        tool = FAST.get(signals.signal or "")
+        if tool is None or pool.get(tool) is None:
+            return None
+        return Plan((Step(tool, {"count": signals.count} if signals.count else {}),))
+
+    async def plan(
+        self,
+        text: str,
+        pool: Pool,
+        spans: Spans,
+        reading: Reading,
+        *,
+        last_count: int = 0,
+        on_step: Callable[[], None] | None = None,
+    ) -> Planned:
+        """The model's plan for `text`. Raises `PlanError` after two answers that are none, `ModelError`.
+
+        `on_step` is called as the model begins each step.
+        """
+        started = time.monotonic()
+        grammar = self.grammar(pool) if self._model.constraint == "gbnf" else None
+        if grammar is None:
+            log.warning("planning_without_grammar", constraint=self._model.constraint)
+        built = time.monotonic()
+        chat = self._prompt.chat(text, pool, last_count)
+        budget = token_budget(text, pool)
+        timings: dict[str, float] = {"grammar_build": (built - started) * 1000}
+        first: PlanError | None = None
+        for attempt in (1, 2):
+            answer = await self._ask(chat, grammar, budget, timings, on_step)
+            try:
+                plan = self._read(answer, text, pool, spans, reading)
+            except PlanError as error:
+                log.info("plan_refused", attempt=attempt, problem=str(error))
+                if first is not None:
+                    raise
+                first = error
+                budget = min(budget * 2, LARGEST_BUDGET * 2) if error.truncated else budget
+                if not error.truncated:
+                    chat = self._prompt.retry(chat, answer, str(error))
+            else:
+                return Planned(plan, "model", self._model.constraint, attempt, timings)
+        raise AssertionError("the second failure is raised above")
+
+    async def _ask(
+        self,
+        chat: Chat,
+        grammar: str | None,
+        budget: int,
+        timings: dict[str, float],
+        on_step: Callable[[], None] | None,
+    ) -> str:
+        seen = 0
+        so_far = ""
+
+        def follow(piece: str) -> None:
+            nonlocal seen, so_far
+            so_far += piece
+            steps = so_far.count('{"tool"')
+            if on_step is not None and steps > seen:
+                on_step()
+            seen = steps
+
+        completion = await self._model.complete(chat, grammar=grammar, max_tokens=budget, on_text=follow)
+        for name, value in completion.timings_ms.items():
+            timings[name] = timings.get(name, 0.0) + value
+        timings["tokens"] = timings.get("tokens", 0.0) + completion.tokens
+        return completion.text
+
+    def _read(self, answer: str, text: str, pool: Pool, spans: Spans, reading: Reading) -> Plan:
+        plan = fill_arguments(validate(parse_plan_text(answer), pool), pool, text, spans)
+        check_words(plan, pool, reading)
+        return plan
+
+    async def warm(self) -> None:
+        """Evaluate the static head of the prompt, so that the first request finds it in the KV cache."""
+        await self._model.complete(self._prompt.chat("", Pool(())), grammar='root ::= "{"', max_tokens=1)
+
+
+def token_budget(text: str, pool: Pool) -> int:
+    """The most tokens of a plan for `text`: a base, more for each clause, and for long words to repeat.
+
+    Texts that are quoted into arguments cost about a token for three characters.
+    """
+    clauses = len(_CLAUSE.findall(text)) + 1
+    widest = TOKENS_A_CLAUSE * min(clauses + 1, 6)
+    return min(BASE_TOKENS + widest + len(text) // 3 + 2 * len(pool.executors), LARGEST_BUDGET + len(text) // 2)
+
+
+def grammar_digest(grammar: str) -> str:
+    """The SHA-256 of a grammar, in hexadecimal."""
+    return hashlib.sha256(grammar.encode()).hexdigest()
+
+
+def is_only_words(plan: Plan) -> bool:
+    """Whether nothing but the terminal is in `plan`."""
+    return all(step.tool == FINAL for step in plan.steps)

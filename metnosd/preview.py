@@ -1,0 +1,115 @@
+"""What a message would lead to, with nothing run: `metnosd plan`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from metnosd.executor import Executor
+from metnosd.lexicon.spans import read_spans
+from metnosd.message import Message
+from metnosd.model.service import ModelError
+from metnosd.plan import Plan, PlanError
+from metnosd.planner import Planned, grammar_digest
+from metnosd.pool import Pool, make_pool
+from metnosd.resolve import Context, ResolvedPlan, ResolvedStep
+from metnosd.resolve_args import Reading, resolve_arguments, to_plain
+from metnosd.sentence import Refusal
+from metnosd.turn import Parts, kinds_of, read_message
+
+
+async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[str, Any]:
+    """Every stage up to the verdict. No step is run: unknown targets are null, the verdict is provisional."""
+    started = time.monotonic()
+    signals = read_message(message, parts.lexicon)
+    read = time.monotonic()
+    last = parts.turns.last_entries(message.user.name, message.channel, message.conversation)
+    context = Context("plan", message.user, signals.lang, message.received_at, last)
+    reading = Reading(parts.lexicon, context.now, parts.scope(context))
+    spans = read_spans(message.text, parts.lexicon, context.now)
+    pool = make_pool(parts.registry, signals, kinds_of(context))
+    pooled = time.monotonic()
+    shown: dict[str, Any] = {
+        "text": message.text,
+        "lang": signals.lang,
+        "signals": {
+            "signal": signals.signal,
+            "count": signals.count,
+            "scores": signals.scores,
+            "spans": spans,
+        },
+        "pool": list(pool.names),
+        "grammar_sha256": grammar_digest(parts.planner.grammar(pool)),
+        "constraint": None,
+        "plan": None,
+        "resolved": None,
+        "verdict": None,
+        "path": "model",
+        "timings_ms": {"signals": (read - started) * 1000, "pool": (pooled - read) * 1000},
+    }
+    plan = parts.planner.fast(signals, pool)
+    if plan is not None:
+        shown |= {"path": "fast"} | _from_plan(plan, pool, parts, context, reading)
+    elif use_model:
+        shown |= await _with_model(parts, message, pool, spans, reading, context, shown["timings_ms"])
+    shown["timings_ms"]["total"] = (time.monotonic() - started) * 1000
+    return shown
+
+
+async def _with_model(
+    parts: Parts,
+    message: Message,
+    pool: Pool,
+    spans: Mapping[str, tuple[str, ...]],
+    reading: Reading,
+    context: Context,
+    timings: dict[str, float],
+) -> dict[str, Any]:
+    try:
+        planned: Planned = await parts.planner.plan(message.text, pool, spans, reading, last_count=len(context.last))
+    except PlanError as error:
+        return {"error": {"code": "plan", "message": str(error)}}
+    except ModelError as error:
+        return {"error": {"code": error.code, "message": str(error)}}
+    timings |= planned.timings_ms
+    shown = {"constraint": planned.constraint, "attempts": planned.attempts}
+    return shown | _from_plan(planned.plan, pool, parts, context, reading)
+
+
+def _from_plan(plan: Plan, pool: Pool, parts: Parts, context: Context, reading: Reading) -> dict[str, Any]:
+    steps = []
+    pending = []
+    for index, step in enumerate(plan.steps, 1):
+        executor = pool.get(step.tool)
+        assert executor is not None
+        args, problem = _resolved_args(executor, step.args, reading, parts, context)
+        shown: dict[str, Any] = {"index": index, "tool": step.tool, "args": args}
+        if executor.effect:
+            shown["effects"] = None
+            pending.append(ResolvedStep(index, step.tool, executor.capability, args or {}, ()))
+        if problem is not None:
+            shown["problem"] = problem
+        steps.append(shown)
+    verdict = parts.vaglio.judge(ResolvedPlan(plan, {}, tuple(pending)), context.user)
+    for step in plan.steps:
+        executor = pool.get(step.tool)
+        assert executor is not None
+        refusal = None if executor.effect else parts.vaglio.may_read(executor, context.user)
+        if refusal is not None:
+            verdict = parts.vaglio.judge_capability(executor.capability, context.user)
+    return {
+        "plan": plan.to_json(),
+        "resolved": {"steps": steps},
+        "verdict": verdict.to_json() | {"provisional": bool(pending)},
+    }
+
+
+def _resolved_args(
+    executor: Executor, args: Mapping[str, Any], reading: Reading, parts: Parts, context: Context
+) -> tuple[dict[str, object] | None, str | None]:
+    try:
+        resolved = resolve_arguments(executor, args, reading)
+    except Refusal as error:
+        return None, parts.lexicon.say(error.sentence, context.lang)
+    return {name: to_plain(value) for name, value in resolved.items()}, None

@@ -1,0 +1,250 @@
+"""The resolver: runs the leading steps that have no effect, freezes their entries, and makes the effects
+that follow concrete. What it returns is what Vaglio judges, what is asked, and what is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event
+from typing import Any
+
+import structlog
+
+from metnosd.effects import Effect, effect_from_json
+from metnosd.entries import Entry, StepOutcome
+from metnosd.executor import Cancelled, Effects, Executor, Found, Limits, Registry, Run
+from metnosd.plan import Plan, Step, plan_from_json
+from metnosd.resolve_args import Reading, resolve_arguments, to_plain
+from metnosd.sentence import Question, Refusal, Sentence, say
+from metnosd.store import from_text, to_text
+from metnosd.user import User
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedStep:
+    """A step with effect on concrete targets; `index` counts from 1. `problems` name what it leaves out."""
+
+    index: int
+    tool: str
+    capability: str
+    args: Mapping[str, object]
+    effects: tuple[Effect, ...]
+    problems: tuple[Sentence, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The step as `metnosd plan` and the consent request show it."""
+        return {
+            "index": self.index,
+            "tool": self.tool,
+            "capability": self.capability,
+            "args": dict(self.args),
+            "effects": [effect.to_json() for effect in self.effects],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPlan:
+    """A plan as far as it is known without an effect: `done` by index from 1, then `pending` effects."""
+
+    plan: Plan
+    done: Mapping[int, StepOutcome]
+    pending: tuple[ResolvedStep, ...] = ()
+
+    def digest(self, user: str) -> str:
+        """The SHA-256 of who it is for and exactly what would be done, in hexadecimal."""
+        what = {"user": user, "plan": self.plan.to_json(), "pending": [s.to_json() for s in self.pending]}
+        return hashlib.sha256(to_text(what).encode()).hexdigest()
+
+    def to_text(self) -> str:
+        """The plan as text for the database."""
+        return to_text(
+            {
+                "plan": self.plan.to_json(),
+                "done": {str(index): _step_to_json(step) for index, step in self.done.items()},
+                "pending": [s.to_json() | {"problems": _sentences(s.problems)} for s in self.pending],
+            }
+        )
+
+
+def resolved_from_text(text: str) -> ResolvedPlan:
+    """The plan that `to_text` wrote; raises ValueError, KeyError or TypeError for anything else."""
+    data = from_text(text)
+    return ResolvedPlan(
+        plan=plan_from_json(data["plan"]),
+        done={int(index): _step_from_json(step) for index, step in data["done"].items()},
+        pending=tuple(
+            ResolvedStep(
+                index=step["index"],
+                tool=step["tool"],
+                capability=step["capability"],
+                args=step["args"],
+                effects=tuple(effect_from_json(effect) for effect in step["effects"]),
+                problems=tuple(say(key, **values) for key, values in step["problems"]),
+            )
+            for step in data["pending"]
+        ),
+    )
+
+
+def _sentences(sentences: tuple[Sentence, ...]) -> list[object]:
+    return [[sentence.key, dict(sentence.values)] for sentence in sentences]
+
+
+def _step_to_json(step: StepOutcome) -> dict[str, object]:
+    return {
+        "tool": step.tool,
+        "status": step.status,
+        "entries": [{"kind": entry.kind, "fields": dict(entry.fields)} for entry in step.entries],
+        "problems": _sentences(step.problems),
+        "truncated": step.truncated,
+    }
+
+
+def _step_from_json(data: Mapping[str, Any]) -> StepOutcome:
+    return StepOutcome(
+        tool=data["tool"],
+        status=data["status"],
+        entries=tuple(Entry(item["kind"], item["fields"]) for item in data["entries"]),
+        problems=tuple(say(key, **values) for key, values in data["problems"]),
+        truncated=data["truncated"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The turn that a plan is resolved and carried out for."""
+
+    turn: str
+    user: User
+    lang: str
+    now: datetime
+    last: tuple[Entry, ...]
+    cancelled: Event = field(default_factory=Event)
+
+
+class Resolver:
+    """Resolves plans with the executors of `registry`."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reading: Callable[[Context], Reading],
+        *,
+        limits: Limits,
+        facts: Mapping[str, Any],
+        may_read: Callable[[Executor, User], Refusal | None],
+    ) -> None:
+        """`may_read` is Vaglio's judgement on a step without effect; None lets it run."""
+        self._registry = registry
+        self._reading = reading
+        self._limits = limits
+        self._facts = facts
+        self._may_read = may_read
+
+    async def resolve(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
+        """Go on with `plan` after the steps `done`: readers run, then the effects that follow them.
+
+        Several effects in a row are resolved together while their input is there, so that one question
+        covers them. A step that fails ends the plan: its outcome is the last one in `done`.
+        """
+        finished = dict(done)
+        pending: list[ResolvedStep] = []
+        waiting: set[int] = set()
+        for index, step in enumerate(plan.steps, 1):
+            if index in finished:
+                continue
+            executor = self._registry[step.tool]
+            source = index - 1 if step.source is None else step.source
+            if (pending and not executor.effect) or (source in waiting and executor.kinds != (None,)):
+                break
+            result = await asyncio.to_thread(self._run, step, index, executor, source, finished, context)
+            if isinstance(result, StepOutcome):
+                finished[index] = result
+                if result.status in ("failed", "refused", "asked"):
+                    return ResolvedPlan(plan, finished)
+            else:
+                pending.append(result)
+                waiting.add(index)
+        return ResolvedPlan(plan, finished, tuple(pending))
+
+    def _run(
+        self,
+        step: Step,
+        index: int,
+        executor: Executor,
+        source: int,
+        finished: Mapping[int, StepOutcome],
+        context: Context,
+    ) -> StepOutcome | ResolvedStep:
+        try:
+            if not executor.effect and (refusal := self._may_read(executor, context.user)) is not None:
+                raise refusal
+            reading = self._reading(context)
+            args = resolve_arguments(executor, step.args, reading)
+            run = self._run_for(step, executor, source, finished, context, reading)
+            result = executor.function(run, **args)
+        except Cancelled:
+            raise
+        except Question as error:
+            return StepOutcome(step.tool, "asked", problems=(error.sentence,), note=_choices(error))
+        except Refusal as error:
+            return StepOutcome(step.tool, "refused", problems=(error.sentence,))
+        except Exception as error:  # one executor step: its fault must not end the turn
+            log.exception("executor_failed", executor=step.tool)
+            return StepOutcome(step.tool, "failed", problems=(say("step.failed", error=type(error).__name__),))
+        if isinstance(result, Found):
+            return _found(step.tool, result)
+        return _effects(step, index, executor, args, result)
+
+    def _run_for(
+        self,
+        step: Step,
+        executor: Executor,
+        source: int,
+        finished: Mapping[int, StepOutcome],
+        context: Context,
+        reading: Reading,
+    ) -> Run:
+        entries: tuple[Entry, ...] = ()
+        # The last outcome is an input only where a step asks for it (`from` 0), never by standing first.
+        has_input = executor.kinds != (None,) and (source in finished or step.source == 0)
+        if has_input:
+            entries = context.last if step.source == 0 else finished[source].entries
+        return Run(
+            entries=entries,
+            has_input=has_input,
+            scope=reading.scope,
+            now=context.now,
+            zone=context.user.zone,
+            lang=context.lang,
+            limits=self._limits,
+            cancelled=context.cancelled,
+            facts={**self._facts, "user": context.user, "turn": context.turn},
+        )
+
+
+def _choices(question: Question) -> Sentence | None:
+    return say("reply.choices", choices=", ".join(question.choices)) if question.choices else None
+
+
+def _found(tool: str, found: Found) -> StepOutcome:
+    status = "partial" if found.problems and found.entries else "failed" if found.problems else "done"
+    if not found.entries and not found.problems and found.note is None:
+        status = "nothing"
+    return StepOutcome(tool, status, found.entries, found.problems, found.note, found.truncated)  # type: ignore[arg-type]
+
+
+def _effects(
+    step: Step, index: int, executor: Executor, args: Mapping[str, Any], result: Effects
+) -> StepOutcome | ResolvedStep:
+    if not result.effects:
+        status = "failed" if result.problems else "nothing"
+        return StepOutcome(step.tool, status, problems=result.problems)  # type: ignore[arg-type]
+    plain = {name: to_plain(value) for name, value in args.items()}
+    return ResolvedStep(index, step.tool, executor.capability, plain, result.effects, result.problems)

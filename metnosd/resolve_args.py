@@ -1,0 +1,157 @@
+"""Words of a plan to values: places, times, sizes. An ambiguity is a question, never a guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from metnosd.arguments import NewPlace, Place, Size, TimeRange
+from metnosd.executor import Executor
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.spans import Spans, read_size
+from metnosd.lexicon.templates import fold
+from metnosd.lexicon.when import read_range
+from metnosd.plan import Plan, PlanError, Step
+from metnosd.pool import Pool
+from metnosd.scope import Scope, Want
+from metnosd.sentence import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What words are read with: the lexicon, the user's clock and folders."""
+
+    lexicon: Lexicon
+    now: datetime
+    scope: Scope
+
+
+def fill_arguments(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
+    """`plan` with what the message says put where the model strayed from it.
+
+    A path that the message does not hold is cut to its part that the message holds ("/home/me/Projects" to
+    "Projects"). A time that is not in the message becomes the message's one time; a reader that takes a time
+    gets the message's one time if no step has any.
+    """
+    folded = fold(text)
+    times = spans.get("time", ())
+    steps = []
+    for step in plan.steps:
+        executor = pool.get(step.tool)
+        assert executor is not None
+        args = dict(step.args)
+        for name, value in step.args.items():
+            kind = executor.hints[name]
+            if kind in (Place, NewPlace) and fold(str(value)) not in folded:
+                args[name] = _said_part(str(value), folded)
+            elif kind is TimeRange and len(times) == 1:
+                args[name] = times[0]
+        steps.append(Step(step.tool, args, step.source))
+    return Plan(tuple(_with_time(steps, pool, times)))
+
+
+def _said_part(path: str, folded: str) -> str:
+    parts = [part for part in path.split("/") if part not in ("", "~", ".")]
+    for first in range(len(parts)):
+        tail = "/".join(parts[first:])
+        if fold(tail) in folded:
+            return tail
+    return path
+
+
+def _with_time(steps: list[Step], pool: Pool, times: tuple[str, ...]) -> list[Step]:
+    takers = []
+    for index, step in enumerate(steps):
+        executor = pool.get(step.tool)
+        assert executor is not None
+        names = [name for name, kind in executor.hints.items() if kind is TimeRange]
+        if any(name in step.args for name in names):
+            return steps
+        takers += [(index, name) for name in names]
+    if len(times) == 1 and len(takers) == 1:
+        index, name = takers[0]
+        step = steps[index]
+        steps[index] = Step(step.tool, {**step.args, name: times[0]}, step.source)
+    return steps
+
+
+def check_words(plan: Plan, pool: Pool, reading: Reading) -> None:
+    """Raise `PlanError` for a time or size that cannot be read, so that the model can be told."""
+    for number, step in enumerate(plan.steps, 1):
+        executor = pool.get(step.tool)
+        assert executor is not None
+        for name, value in step.args.items():
+            where = f"steps.{number}.args.{name}"
+            kind = executor.hints[name]
+            if kind is TimeRange and read_range(str(value), reading.lexicon, reading.now) is None:
+                raise PlanError(where, f"{value!r} is no time; write the words of the request")
+            if kind is Size and read_size(str(value)) is None:
+                raise PlanError(where, f"{value!r} is no size; write a number and MB, GB or kB")
+
+
+def resolve_arguments(executor: Executor, args: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """The keyword arguments for `executor`. Raises `Refusal`, or `Question` where two things fit."""
+    return {name: _resolve(executor.hints[name], name, value, reading) for name, value in args.items()}
+
+
+def _resolve(kind: Any, name: str, value: Any, reading: Reading) -> Any:
+    if kind is TimeRange:
+        found = read_range(str(value), reading.lexicon, reading.now)
+        if found is None:
+            raise Refusal("plan.no_time", text=value)
+        return found
+    if kind is Size:
+        size = read_size(str(value))
+        if size is None:
+            raise Refusal("plan.no_size", text=value)
+        return Size(size)
+    if kind is Place:
+        return Place(_place(str(value), reading))
+    if kind is NewPlace:
+        return NewPlace(_new_place(str(value), name, reading))
+    return value
+
+
+def _place(text: str, reading: Reading) -> str:
+    if any(t.full(fold(text)) is not None for g in reading.lexicon.languages for t in g.paths.get("all", ())):
+        return reading.scope.roots[0] if reading.scope.roots else text
+    refusal: Refusal | None = None
+    for wording in _wordings(text, reading.lexicon):
+        try:
+            return reading.scope.locate(wording, "any")
+        except Refusal as error:
+            if error.sentence.key != "scope.missing":
+                raise
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _new_place(text: str, name: str, reading: Reading) -> str:
+    want: Want = "file" if name == "path" else "dir"
+    for wording in _wordings(text, reading.lexicon):
+        try:
+            return reading.scope.locate(wording, "any" if want == "file" else "dir")
+        except Refusal as error:
+            if error.sentence.key != "scope.missing":
+                raise
+    return reading.scope.locate_new(_wordings(text, reading.lexicon)[-1], want)
+
+
+def _wordings(text: str, lexicon: Lexicon) -> list[str]:
+    """`text`, then `text` without the words around a name ("the Projects folder"), as said."""
+    wordings = [text]
+    for language in lexicon.languages:
+        for template in language.paths.get("noise", ()):
+            values = template.full(fold(text))
+            if values is not None:
+                start = fold(text).find(values["rest"])
+                wordings.append(text[start : start + len(values["rest"])])
+    return wordings
+
+
+def to_plain(value: Any) -> object:
+    """A resolved argument as a JSON value, for the digest, the journal and `metnosd plan`."""
+    return value.to_json() if isinstance(value, TimeRange) else value

@@ -1,0 +1,29 @@
+"""What undo and redo would do: the inverses of the newest turns, as data."""
+
+from __future__ import annotations
+
+from metnosd.effects import Effect
+from metnosd.journal import Journal
+from metnosd.sentence import Sentence, say
+
+DONE = ("act", "redo")
+"""The kinds of turns that an undo takes back."""
+
+
+def inverses_of(journal: Journal, user: str, way: str, count: int) -> tuple[list[Effect], list[Sentence]]:
+    """The effects that take back the newest `count` turns of `user`, and a sentence for each that stays.
+
+    `way` is `undo`, or `redo`, which takes back undos as long as nothing was done after them.
+    """
+    kinds = DONE if way == "undo" else ("undo",)
+    turns = journal.newest_turns(user, kinds, count)
+    if way == "redo":
+        newest = journal.newest_turns(user, (*DONE, "undo"), count)
+        turns = [turn for turn, latest in zip(turns, newest, strict=False) if turn == latest]
+    effects: list[Effect] = []
+    problems: list[Sentence] = []
+    for turn in turns:
+        found, lasting = journal.inverses(turn)
+        effects += found
+        problems += [say("undo.lasting", executor=row.executor) for row in lasting if row.effect.kind != "mkdir"]
+    return effects, problems

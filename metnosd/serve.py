@@ -1,0 +1,161 @@
+"""`metnosd serve`: the daemon in the foreground, from settings to a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+from rich.progress import Progress as Bar
+
+from channels.unix_socket import UnixSocket
+from metnosd.assemble import Assembly, assemble, make_catalog, model_status, own_version, system_clock
+from metnosd.locations import Locations
+from metnosd.logs import configure_logs
+from metnosd.model.host import ModelHost
+from metnosd.model.partial import Progress
+from metnosd.model.service import ModelError
+from metnosd.sentence import Sentence, say
+from metnosd.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(settings: Settings, places: Locations) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what stops the start (settings, lexicon, policy, socket)."""
+    configure_logs(settings.log.level)
+    async with daemon(settings, places) as (assembly, host):
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await asyncio.to_thread(notify, "READY=1")
+        log.info("serving", socket=str(places.socket), model=host.profile.name, user=assembly.owner.name)
+        await stop.wait()
+        await asyncio.to_thread(notify, "STOPPING=1")
+        log.info("stopping")
+
+
+@contextlib.asynccontextmanager
+async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[Assembly, ModelHost]]:
+    """A daemon that answers on its socket for the length of a block."""
+    profile = make_catalog(settings, places).get()
+    with _progress_bar() as on_progress:
+        host = ModelHost(
+            profile,
+            places.models,
+            state=places.state,
+            gpu_layers=settings.model.gpu_layers,
+            threads=settings.model.threads,
+            silence=settings.model.silence_s,
+            may_fetch=settings.model.fetch,
+            on_progress=on_progress,
+        )
+        assembly = await asyncio.to_thread(
+            assemble,
+            settings,
+            places,
+            host,
+            clock=system_clock,
+            home=os.environ.get("HOME") or str(Path.home()),
+            uid=os.getuid(),
+            model_ready=lambda: _not_ready(host),
+            status=lambda: _status(host, places),
+        )
+        channel = UnixSocket(assembly.daemon, places.socket, int(settings.socket.mode, 8))
+        try:
+            await channel.start()
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(host.run(), name="model")]
+                if settings.model.eager:
+                    running.append(tasks.create_task(_warm(assembly, host), name="warm-up"))
+                try:
+                    yield assembly, host
+                finally:
+                    await channel.stop()
+                    await assembly.daemon.close()
+                    for task in running:
+                        task.cancel()
+        finally:
+            assembly.store.close()
+
+
+async def _warm(assembly: Assembly, host: ModelHost) -> None:
+    """Load the model and the head of the prompt before anybody asks."""
+    host.start()
+    with contextlib.suppress(ModelError):
+        await assembly.parts.planner.warm()
+
+
+def _not_ready(host: ModelHost) -> Sentence | None:
+    state = host.state
+    progress = host.progress
+    if progress is not None and progress.total:
+        return say("model.fetching", percent=100 * progress.done // progress.total)
+    return say("model.loading") if state.state == "starting" else None
+
+
+def _status(host: ModelHost, places: Locations) -> Mapping[str, Any]:
+    model = model_status(host.state) | {"name": host.profile.name}
+    if host.progress is not None:
+        model["progress"] = {"done": host.progress.done, "total": host.progress.total}
+    return {
+        "model": model,
+        "channels": {"socket": {"path": str(places.socket)}},
+        "schedules": 0,
+        "versions": {"metnosd": own_version(), "python": sys.version.split()[0]},
+    }
+
+
+@contextlib.contextmanager
+def _progress_bar() -> Any:
+    """A function that shows the fetch on a terminal, and in the log elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _log_progress()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = None
+
+        def show(progress: Progress) -> None:
+            nonlocal task
+            if progress.message:
+                console.print(progress.message)
+            if task is None:
+                task = bar.add_task("model", total=progress.total)
+            bar.update(task, completed=progress.done, total=progress.total, description=progress.stage)
+
+        yield show
+
+
+def _log_progress() -> Any:
+    last = -1
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        tenth = 10 * progress.done // progress.total if progress.total else 0
+        if progress.message or tenth != last:
+            last = tenth
+            log.info("model_fetch", stage=progress.stage, percent=10 * tenth, message=progress.message)
+
+    return show
+
+
+def notify(state: str) -> None:
+    """Tell systemd `state` (sd_notify(3)) if it listens; nothing otherwise."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    target = "\0" + address[1:] if address.startswith("@") else address
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(state.encode(), target)

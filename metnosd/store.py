@@ -1,0 +1,150 @@
+"""The database: one SQLite file in WAL mode, migrations as a list, one writer at a time.
+
+Methods block; the daemon calls them in threads. Another process that holds the file is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+BUSY_SECONDS = 30.0
+"""How long a statement waits for another process that holds the file."""
+
+
+def _first_tables(db: Database) -> None:
+    db.table("turns").create(
+        {
+            "id": str,
+            "user": str,
+            "channel": str,
+            "conversation": str,
+            "message_id": str,
+            "text": str,
+            "lang": str,
+            "received_at": str,
+            "kind": str,
+            "state": str,
+            "reply": str,
+            "entries": str,
+        },
+        pk="id",
+        not_null={"user", "channel", "message_id", "state"},
+    )
+    db.table("turns").create_index(["user", "channel", "message_id"], unique=True)
+    db.table("journal").create(
+        {
+            "id": int,
+            "turn": str,
+            "user": str,
+            "step": int,
+            "executor": str,
+            "effect": str,
+            "inverse": str,
+            "before": str,
+            "after": str,
+            "state": str,
+            "undone_by": int,
+            "at": str,
+        },
+        pk="id",
+        not_null={"turn", "user", "effect", "state"},
+        foreign_keys=[("turn", "turns", "id")],
+    )
+    db.table("journal").create_index(["user", "state"])
+    db.table("consents").create(
+        {
+            "token": str,
+            "turn": str,
+            "user": str,
+            "conversation": str,
+            "digest": str,
+            "resolved": str,
+            "question": str,
+            "created_at": str,
+            "expires_at": str,
+            "state": str,
+        },
+        pk="token",
+        not_null={"turn", "user", "digest", "resolved", "expires_at", "state"},
+        foreign_keys=[("turn", "turns", "id")],
+    )
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables,)
+"""Each brings the file from the version that is its index to the next (`PRAGMA user_version`)."""
+
+
+class Store:
+    """The open database. Its methods may be called from any thread."""
+
+    def __init__(self, file: Path) -> None:
+        """Open `file`, make it and its folder if needed, and bring it to the newest version."""
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        connection = sqlite3.connect(file, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
+        file.chmod(0o600)
+        self._lock = threading.RLock()
+        self._db = Database(connection)
+        self._db.enable_wal()
+        connection.execute("pragma synchronous = full")
+        self._migrate()
+
+    def _migrate(self) -> None:
+        with self.transaction() as db:
+            version = db.execute("pragma user_version").fetchone()[0]
+            for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+                migration(db)
+                db.execute(f"pragma user_version = {number}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """The database inside one transaction: all of the block is kept or nothing."""
+        with self._lock:
+            if self._db.conn.in_transaction:
+                yield self._db
+                return
+            self._db.execute("begin immediate")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("rollback")
+                raise
+            self._db.execute("commit")
+
+    def rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows that `sql` gives, as dictionaries."""
+        with self._lock:
+            return list(self._db.query(sql, dict(values or {})))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.conn.close()
+
+
+def to_text(value: object) -> str:
+    """JSON for a column; names that are no UTF-8 survive as escaped surrogates."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_default)
+
+
+def _default(value: object) -> object:
+    if isinstance(value, datetime):
+        return {"$time": value.isoformat()}
+    raise TypeError(f"{value!r} has no JSON")
+
+
+def from_text(text: str) -> Any:
+    """What `to_text` wrote."""
+    return json.loads(text, object_hook=_hook)
+
+
+def _hook(value: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(value["$time"]) if set(value) == {"$time"} else value

@@ -1,0 +1,276 @@
+"""One turn: the whole path of a message, from `Message` to `Reply`.
+
+Message → Signals → Pool → Plan → ResolvedPlan → Verdict → (consent) → Outcome → Reply
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import structlog
+
+from metnosd.act import Actor, describe
+from metnosd.consent import Consent, Consents
+from metnosd.entries import Outcome, StepOutcome
+from metnosd.executor import Cancelled, Registry
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.signals import Signals, read_signals
+from metnosd.lexicon.spans import read_spans
+from metnosd.message import ConsentRequest, Message, Reply, UndoOffer
+from metnosd.model.service import ModelError
+from metnosd.plan import Plan, PlanError, Step
+from metnosd.planner import Planned, Planner, is_only_words
+from metnosd.pool import FINAL, Pool, make_pool, reached_effects
+from metnosd.reply import Voice, outcome_of
+from metnosd.resolve import Context, ResolvedPlan, Resolver
+from metnosd.resolve_args import Reading
+from metnosd.scope import Scope
+from metnosd.sentence import Sentence, say
+from metnosd.service import Progress, Tell
+from metnosd.turns import Turns
+from metnosd.vaglio import Vaglio, Verdict
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a turn is made with; built once by `metnosd.daemon`."""
+
+    lexicon: Lexicon
+    registry: Registry
+    planner: Planner
+    resolver: Resolver
+    vaglio: Vaglio
+    consents: Consents
+    actor: Actor
+    turns: Turns
+    scope: Callable[[Context], Scope]
+    clock: Callable[[], datetime]
+    undo_offer: Callable[[str], UndoOffer | None]
+    model_ready: Callable[[], Sentence | None]
+
+
+class Turn:
+    """A turn that is under way: who hears of it, and how it is stopped or answered."""
+
+    def __init__(self, parts: Parts, context: Context, message: Message, signals: Signals, tell: Tell) -> None:
+        self._parts = parts
+        self.context = context
+        self._message = message
+        self._signals = signals
+        self._tell = tell
+        self._answers: asyncio.Queue[bool] = asyncio.Queue()
+        self._stage: asyncio.Task[Any] | None = None
+        self.waiting_for: str | None = None
+        self._voice = Voice(parts.lexicon, context.lang, context.user.zone, context.user.home)
+        self._effects = frozenset(item.name for item in parts.registry if item.effect)
+
+    async def take(self) -> Reply:
+        """The whole path. Every way out is a reply; only cancellation of the task is an exception."""
+        return await self._guarded(self._take)
+
+    async def _take(self) -> Reply:
+        pool = make_pool(self._parts.registry, self._signals, kinds_of(self.context))
+        planned = await self._stoppable(self._plan(pool))
+        return await self._carry_out(planned.plan, {}, self._words_warning(planned, pool))
+
+    async def resume(self, consent: Consent) -> Reply:
+        """Go on after a question that was answered with yes, as it was stored."""
+        stored = consent.resolved
+        return await self._guarded(lambda: self._carry_out(stored.plan, stored.done, None, stored))
+
+    async def _guarded(self, way: Callable[[], Awaitable[Reply]]) -> Reply:
+        try:
+            return await way()
+        except PlanError as error:
+            log.info("no_plan", turn=self.context.turn, problem=str(error))
+            reason = say("plan.cut_off" if error.truncated else "plan.none", count=len(error.kept))
+        except ModelError as error:
+            log.warning("model_error", turn=self.context.turn, code=error.code, error=str(error))
+            reason = say(f"model.{error.code}", reason=str(error))
+        except Cancelled:
+            return await self._end(Outcome("refused", reason=say("turn.cancelled")))
+        except Exception:  # a turn's edge: its fault must not take the daemon down
+            log.exception("turn_failed", turn=self.context.turn)
+            reason = say("turn.failed")
+        return await self._end(Outcome("failed", reason=reason))
+
+    async def _stoppable(self, stage: Coroutine[Any, Any, T]) -> T:
+        """The result of `stage`; raises `Cancelled` when the turn is cancelled meanwhile."""
+        task = asyncio.create_task(stage)
+        self._stage = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self.context.cancelled.is_set():
+                raise Cancelled from None
+            task.cancel()
+            raise
+        finally:
+            self._stage = None
+
+    async def call(self, tool: str, args: Mapping[str, Any]) -> Reply:
+        """The path from the plan on, for a plan of one step that a button or command stands for."""
+        return await self._guarded(lambda: self._carry_out(Plan((Step(tool, args),)), {}, None))
+
+    def cancel(self) -> None:
+        """Stop as soon as nothing is left half done: planning and waiting end now, acting after its effect."""
+        self.context.cancelled.set()
+        if self._stage is not None:
+            self._stage.cancel()
+
+    def answer(self, yes: bool) -> None:
+        """Hand the answer of the question `waiting_for` to the turn."""
+        self._answers.put_nowait(yes)
+
+    async def _plan(self, pool: Pool) -> Planned:
+        plan = self._parts.planner.fast(self._signals, pool)
+        if plan is not None:
+            return Planned(plan, "fast")
+        not_ready = self._parts.model_ready()
+        if not_ready is not None:
+            self._tell(Progress("waiting_for_model", self._voice.say(not_ready)))
+        self._tell(Progress("planning"))
+        parts, context = self._parts, self.context
+        return await parts.planner.plan(
+            self._message.text,
+            pool,
+            read_spans(self._message.text, parts.lexicon, context.now),
+            Reading(parts.lexicon, context.now, parts.scope(context)),
+            last_count=len(context.last),
+            on_step=lambda: self._tell(Progress("planning_step")),
+        )
+
+    def _words_warning(self, planned: Planned, pool: Pool) -> Sentence | None:
+        """What is said before an answer in words to a request that sounded like an action."""
+        acts = is_only_words(planned.plan) and reached_effects(pool, self._signals.scores)
+        return say("reply.only_words") if acts else None
+
+    async def _carry_out(
+        self,
+        plan: Plan,
+        done: Mapping[int, StepOutcome],
+        warning: Sentence | None,
+        approved: ResolvedPlan | None = None,
+    ) -> Reply:
+        """Resolve, judge, ask and act in turn, until every step has its outcome or one stops the plan."""
+        finished = dict(done)
+        while len(finished) < len(plan.steps):
+            resolved = approved
+            if resolved is None:
+                self._tell(Progress("resolving"))
+                resolved = await self._parts.resolver.resolve(plan, self.context, finished)
+            finished = dict(resolved.done)
+            if not resolved.pending:
+                break
+            if approved is None:
+                refusal = await self._leave(resolved)
+                if refusal is not None:
+                    return await self._end(refusal)
+            approved = None
+            self._tell(Progress("acting"))
+            self._parts.turns.set_kind(self.context.turn, kind_of(plan))
+            for step in resolved.pending:
+                finished[step.index] = await self._parts.actor.act(step, self.context)
+                if finished[step.index].status == "failed":
+                    break
+            else:
+                continue
+            break
+        steps = tuple(finished[index] for index in sorted(finished))
+        outcome = outcome_of(plan, steps, self._effects)
+        if warning is not None:
+            outcome = Outcome("nothing", steps, warning, outcome.text)
+        return await self._end(outcome)
+
+    async def _leave(self, resolved: ResolvedPlan) -> Outcome | None:
+        """None when `resolved` may be carried out; else what became of it."""
+        verdict = self._parts.vaglio.judge(resolved, self.context.user)
+        steps = tuple(resolved.done[index] for index in sorted(resolved.done))
+        if verdict.answer == "allow":
+            return None
+        if verdict.answer == "deny":
+            return Outcome("refused", steps, verdict.reason)
+        consent = await asyncio.to_thread(
+            self._parts.consents.ask,
+            self.context.turn,
+            self.context.user.name,
+            self._message.conversation,
+            resolved,
+            self._parts.clock(),
+        )
+        answer = await self._stoppable(self._ask(consent, resolved, verdict))
+        if answer is None:
+            return Outcome("refused", steps, say("consent.expired"))
+        return None if answer else Outcome("refused", steps, say("consent.no"))
+
+    async def _ask(self, consent: Consent, resolved: ResolvedPlan, verdict: Verdict) -> bool | None:
+        """Put the question; its answer, or None when none came in time."""
+        self.waiting_for = consent.token
+        await asyncio.to_thread(self._parts.turns.ask, self.context.turn)
+        self._tell(
+            ConsentRequest(
+                message=self._message.id,
+                token=consent.token,
+                digest=consent.digest,
+                text=self._question(resolved, verdict),
+                steps=tuple(step.to_json() for step in resolved.pending),
+                expires_at=consent.expires_at,
+            )
+        )
+        try:
+            async with asyncio.timeout((consent.expires_at - self._parts.clock()).total_seconds()):
+                return await self._answers.get()
+        except TimeoutError:
+            if await asyncio.to_thread(self._parts.consents.expire, consent.token):
+                return None
+            return await self._answers.get()
+        finally:
+            self.waiting_for = None
+
+    def _question(self, resolved: ResolvedPlan, verdict: Verdict) -> str:
+        """All that would be done, line by line: what is approved is what is read."""
+        scope = self._parts.scope(self.context)
+        lines = [self._voice.say(verdict.reason)]
+        for step in resolved.pending:
+            for effect in step.effects:
+                lines.append(self._voice.say(say(f"ask.{effect.kind}", **describe(effect, scope))))
+            lines += [self._voice.say(problem) for problem in step.problems]
+        return "\n".join([*lines, self._voice.say(say("ask.go_ahead"))])
+
+    async def _end(self, outcome: Outcome) -> Reply:
+        offer = await asyncio.to_thread(self._parts.undo_offer, self.context.turn)
+        reply = self._voice.reply(outcome, offer, effects=self._effects)
+        left = [step.entries for step in outcome.steps if step.tool != FINAL]
+        entries = left[-1] if left else None
+        await asyncio.to_thread(self._parts.turns.end, self.context.turn, reply.to_json(), entries)
+        return reply
+
+
+def kind_of(plan: Plan) -> str:
+    """Whether a turn acts, undoes or redoes."""
+    tools = {step.tool for step in plan.steps}
+    return "undo" if "undo_actions" in tools else "redo" if "redo_actions" in tools else "act"
+
+
+def kinds_of(context: Context) -> tuple[str, ...]:
+    """The kinds of the last outcome's entries, each once."""
+    return tuple(dict.fromkeys(entry.kind for entry in context.last))
+
+
+def read_message(message: Message, lexicon: Lexicon) -> Signals:
+    """The signals of `message`."""
+    return read_signals(message.text, lexicon, message.lang or message.user.lang)
+
+
+def new_turn_id() -> str:
+    """An id for a turn; it says nothing."""
+    return secrets.token_hex(8)

@@ -1,0 +1,1 @@
+"""What all tests share: this folder on the path, so that `support` can be imported."""
