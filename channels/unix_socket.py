@@ -258,4 +258,3 @@ def _text(request: Mapping[str, Any], key: str, default: str) -> str:
     if not isinstance(value, str):
         raise ServiceError("bad_request", f"{key} is a text.")
     return value
-

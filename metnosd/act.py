@@ -33,7 +33,9 @@ log = structlog.get_logger(__name__)
 class Actor:
     """Performs effects of resolved steps and keeps the journal of them."""
 
-    def __init__(self, journal: Journal, scope: Callable[[Context], Scope], clock: Callable[[], datetime], limits: Limits) -> None:
+    def __init__(
+        self, journal: Journal, scope: Callable[[Context], Scope], clock: Callable[[], datetime], limits: Limits
+    ) -> None:
         self._journal = journal
         self._scope = scope
         self._clock = clock

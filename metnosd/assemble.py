@@ -22,14 +22,16 @@ from metnosd.executors.files_all import FILE_EXECUTORS
 from metnosd.executors.system import final_answer, get_help, get_status, get_time
 from metnosd.journal import Journal
 from metnosd.keep import Keep
+from metnosd.kinds import shipped_kinds
 from metnosd.lexicon.lexicon import Lexicon, load_lexicon
-from metnosd.locations import Locations, shipped_config
+from metnosd.lexicon.spans import Spans, read_spans
+from metnosd.locations import Locations, own_or_shipped, shipped_config
 from metnosd.message import UndoOffer
 from metnosd.model.catalog import Catalog, load_catalog
 from metnosd.model.service import ModelService
-from metnosd.planner import Planner
+from metnosd.planner import Level, Planner
 from metnosd.prompt import load_prompts, make_prompt
-from metnosd.resolve import Context, Resolver
+from metnosd.resolve import Resolver
 from metnosd.resolve_args import Reading
 from metnosd.reverting import inverses_of
 from metnosd.scope import Scope
@@ -97,6 +99,7 @@ def assemble(
     clock: Clock,
     home: str | None,
     uid: int,
+    level: Level,
     model_ready: Callable[[], Sentence | None] = lambda: None,
     status: Callable[[], Mapping[str, Any]] = dict,
     settle_crash: bool = True,
@@ -109,7 +112,7 @@ def assemble(
     keep = Keep(str(places.keep))
     closed = (str(places.state), str(places.config_dir), str(places.models))
     scopes = _Scopes(lexicon, keep, closed)
-    vaglio = load_policy(_own_or_shipped(places, "policy.toml"))
+    vaglio = load_policy(own_or_shipped(places, "policy.toml"))
     registry = make_registry()
     limits = Limits(
         max_files=settings.files.max_files,
@@ -127,8 +130,9 @@ def assemble(
     )
     parts = Parts(
         lexicon=lexicon,
+        kinds=shipped_kinds(),
         registry=registry,
-        planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry)),
+        planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level),
         resolver=resolver,
         vaglio=vaglio,
         consents=Consents(store, timedelta(minutes=settings.consent.minutes)),
@@ -157,18 +161,11 @@ class _Scopes:
         self._closed = closed
 
     def of(self, user: User) -> Scope:
-        return Scope(
-            user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=self._closed
-        )
+        return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=self._closed)
 
 
 def _guest(name: str, owner: User) -> User:
     return User(name=name, roots=(), home=None, lang=owner.lang, zone=owner.zone, level="read_only")
-
-
-def _own_or_shipped(places: Locations, name: str) -> Path:
-    own = places.config_dir / name
-    return own if own.exists() else shipped_config(name)
 
 
 def _undo_offer(journal: Journal, turn: str) -> UndoOffer | None:
@@ -179,6 +176,11 @@ def _undo_offer(journal: Journal, turn: str) -> UndoOffer | None:
 def system_clock() -> datetime:
     """Now, aware."""
     return datetime.now(UTC)
+
+
+def read_spans_of(text: str, now: datetime) -> Spans:
+    """What `text` holds for the grounded grammar, with the shipped lexicon."""
+    return read_spans(text, load_lexicon(shipped_config("lexicon")), shipped_kinds(), now.astimezone())
 
 
 def model_status(state: Any) -> dict[str, Any]:

@@ -28,7 +28,9 @@ class Client:
             self._socket.connect(str(self._path))
         except OSError as error:
             self._socket.close()
-            raise NotReachable(f"No daemon answers on {self._path} ({error.strerror}). Start it: metnosd serve") from error
+            raise NotReachable(
+                f"No daemon answers on {self._path} ({error.strerror}). Start it: metnosd serve"
+            ) from error
         self._lines = self._socket.makefile("rb")
         return self
 

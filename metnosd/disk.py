@@ -91,8 +91,8 @@ def move(source_dir: int, source: str, target_dir: int, target: str, check: Chec
         if error.errno != errno.EXDEV:
             raise
         _move_across(source_dir, source, target_dir, target, check)
-    os.fsync(target_dir)
-    os.fsync(source_dir)
+    sync(target_dir)
+    sync(source_dir)
 
 
 def _move_across(source_dir: int, source: str, target_dir: int, target: str, check: Check) -> None:
@@ -102,7 +102,7 @@ def _move_across(source_dir: int, source: str, target_dir: int, target: str, che
         if fingerprint(source_dir, source, check) != before:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source)
         rename_noreplace(target_dir, temp, target_dir, target)
-    os.fsync(target_dir)
+    sync(target_dir)
     # The copy is whole and safe. Taking the original's name away first keeps a half-removed folder from
     # ever being seen under it.
     aside = TEMP_PREFIX + new_slot()
@@ -125,6 +125,12 @@ def remove(folder: int, name: str) -> None:
             os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         return
+
+
+def sync(folder: int) -> None:
+    """Have the names in an open folder on the disk; file systems that cannot do that are left to themselves."""
+    with suppress(OSError):
+        os.fsync(folder)
 
 
 @contextmanager
@@ -179,7 +185,7 @@ def _copy(
             for name in sorted(os.listdir(old)):
                 _copy(old, name, new, name, check, faithful, skipped, os.path.join(inner, name), depth + 1)
             _copy_status(old, new, faithful)
-            os.fsync(new)
+            sync(new)
     elif faithful and stat.S_ISLNK(status.st_mode):
         os.symlink(os.readlink(source, dir_fd=source_dir), target, dir_fd=target_dir)
     elif faithful and stat.S_ISFIFO(status.st_mode):
@@ -258,7 +264,7 @@ def create_file(folder: int, name: str, parts: Iterable[bytes], mode: int | None
         finally:
             os.close(descriptor)
         rename_noreplace(folder, temp, folder, name)
-    os.fsync(folder)
+    sync(folder)
 
 
 def replace_file(folder: int, name: str, parts: Iterable[bytes], is_known: Callable[[int], bool]) -> bool:
@@ -280,7 +286,7 @@ def replace_file(folder: int, name: str, parts: Iterable[bytes], is_known: Calla
                 os.fchmod(new, mode if _same_owner(old, new) else mode & 0o777)
             os.fsync(new)
         exchanged = _exchange(folder, temp, name, is_known)
-    os.fsync(folder)
+    sync(folder)
     return exchanged
 
 

@@ -47,7 +47,7 @@ class Keep:
                     with suppress(OSError):
                         os.rmdir(slot, dir_fd=trash)
                     raise
-            os.fsync(trash)
+            disk.sync(trash)
 
     def untrash(self, slot: str, target_dir: int, name: str, check: disk.Check) -> None:
         """Move what is in `slot` to the new `name` in the open folder `target_dir`."""
@@ -76,8 +76,8 @@ class Keep:
                 os.mkdir(name[:2], 0o700, dir_fd=blobs)
             os.rename(temp, f"{name[:2]}/{name}", src_dir_fd=blobs, dst_dir_fd=blobs)
             with _open(name[:2], blobs) as shelf:
-                os.fsync(shelf)
-            os.fsync(blobs)
+                disk.sync(shelf)
+            disk.sync(blobs)
             return name
 
     def has(self, descriptor: int, check: disk.Check) -> bool:

@@ -17,9 +17,9 @@ def shipped_config(name: str) -> Path:
     return _shipped("_config", "config", name)
 
 
-def shipped_unit(name: str) -> Path:
-    """The shipped systemd unit `name`."""
-    return _shipped("_systemd", "systemd", name)
+def shipped_units() -> Path:
+    """The folder of the shipped systemd units."""
+    return _shipped("_systemd", "systemd", "metnosd.service").parent
 
 
 def _shipped(packaged: str, checkout: str, name: str) -> Path:
@@ -88,3 +88,9 @@ def _runtime_dir(env: Mapping[str, str]) -> Path:
 def _path(env: Mapping[str, str], name: str) -> Path | None:
     value = env.get(name, "")
     return Path(value).expanduser().absolute() if value else None
+
+
+def own_or_shipped(places: Locations, name: str) -> Path:
+    """The user's configuration file `name`, else the shipped one."""
+    own = places.config_dir / name
+    return own if own.exists() else shipped_config(name)

@@ -47,7 +47,7 @@ def unpack(scope: Scope, source: str, folder: int, name: str, limits: Limits, ch
                 raise
             raise Refusal("archive.broken", path=shown) from error
         disk.rename_noreplace(folder, temp, folder, name)
-    os.fsync(folder)
+    disk.sync(folder)
 
 
 class _Writer:
@@ -136,7 +136,7 @@ def pack(
             out.flush()
             os.fsync(out.fileno())
         disk.rename_noreplace(folder, temp, folder, name)
-    os.fsync(folder)
+    disk.sync(folder)
     return tuple(problems)
 
 

@@ -149,20 +149,20 @@ def perform(
             if not _is_there(scope, path):
                 with _place(scope, path) as (folder, name):
                     os.mkdir(name, 0o777, dir_fd=folder)
-                    os.fsync(folder)
+                    disk.sync(folder)
             return _left(scope, path)
         case RemoveDir(path):
             item = scope.item(path)
             _check_empty(scope, path)
             with _place(scope, path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)
-                os.fsync(folder)
+                disk.sync(folder)
             return Performed((item.entry(),), None)
         case TrashPath(path, slot):
             item = scope.item(path)
             with _place(scope, path) as (folder, name):
                 _keep(scope).trash(slot, folder, name, run_check)
-            return Performed((item.entry(),), _keep(scope).fingerprint(slot, no_check))
+            return Performed((item.entry(),), _kept(scope, slot))
         case UntrashPath(path, slot):
             with _place(scope, path) as (folder, name):
                 _keep(scope).untrash(slot, folder, name, run_check)
@@ -188,7 +188,7 @@ def _copy(scope: Scope, source: str, target: str, run_check: disk.Check) -> Perf
     ):
         disk.copy(old, name, folder, temp, run_check, skipped=skipped)
         disk.rename_noreplace(folder, temp, folder, new)
-        os.fsync(folder)
+        disk.sync(folder)
     problems = tuple(say("effect.skipped", path=scope.shown(os.path.join(source, inner))) for inner in skipped)
     return _left(scope, target, problems)
 
@@ -280,6 +280,14 @@ def _trashed(scope: Scope, path: str, slot: str, run_check: disk.Check) -> str:
         return _keep(scope).fingerprint(slot, run_check)
     except OSError as error:
         raise refusal_of(error, scope.shown(path)) from error
+
+
+def _kept(scope: Scope, slot: str) -> str | None:
+    """The fingerprint of what has just been trashed, which is done whether or not that can be read."""
+    try:
+        return _keep(scope).fingerprint(slot, no_check)
+    except (OSError, Refusal):
+        return None
 
 
 def _check_free(scope: Scope, path: str) -> None:

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from metnosd.grammar import build_framework_grammar
+from metnosd.grammar import (
+    build_framework_grammar,
+    build_framework_grammar_flow,
+    build_framework_grammar_grounded,
+    build_framework_grammar_typed,
+)
+from metnosd.grounding import ground_plan, narrow
 from metnosd.lexicon.signals import Signals
 from metnosd.lexicon.spans import Spans
 from metnosd.model.service import Constraint, ModelService
@@ -18,7 +24,7 @@ from metnosd.plan import Plan, PlanError, Step, validate
 from metnosd.plan_parser import parse_plan_text
 from metnosd.pool import FINAL, Pool
 from metnosd.prompt import Chat, Prompt
-from metnosd.resolve_args import Reading, check_words, fill_arguments
+from metnosd.resolve_args import Reading, check_words
 
 log = structlog.get_logger(__name__)
 
@@ -48,16 +54,46 @@ class Planned:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
 
 
-class Planner:
-    """Plans with one model service."""
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How a plan is constrained: with a grammar at all, how its arguments are, and whether kinds must flow."""
 
-    def __init__(self, model: ModelService, prompt: Prompt) -> None:
+    grammar: bool = True
+    args: str = "free"
+    flow: bool = False
+
+
+def choose_level(environ: Mapping[str, str], args: str | None, flow: bool | None) -> Level:
+    """The level: a switch set in the environment wins, then the model's profile (`args`, `flow`), then framework.
+
+    `METNOS_PROPOSER_GRAMMAR` 0 plans without a grammar; `METNOS_PROPOSER_GRAMMAR_ARGS` 1 types the arguments,
+    0 leaves them free.
+    """
+    switch = environ.get("METNOS_PROPOSER_GRAMMAR_ARGS")
+    typed = args if switch is None else "typed" if switch not in ("", "0") else "free"
+    on = environ.get("METNOS_PROPOSER_GRAMMAR", "1") not in ("", "0")
+    return Level(on, typed or "free", bool(flow) if switch is None else False)
+
+
+class Planner:
+    """Plans with one model service at one level of constraint."""
+
+    def __init__(self, model: ModelService, prompt: Prompt, level: Level | None = None) -> None:
         self._model = model
         self._prompt = prompt
+        self._level = level or Level()
 
-    def grammar(self, pool: Pool) -> str:
-        """The GBNF that constrains a plan over `pool`."""
-        return build_framework_grammar(pool.executors, last=pool.last)
+    def grammar(self, pool: Pool, spans: Spans) -> str:
+        """The GBNF that constrains a plan over `pool` for a message with `spans`."""
+        level = self._level
+        offered = narrow(pool, spans)
+        if level.args == "grounded":
+            return build_framework_grammar_grounded(offered.executors, grammar_spans(spans), last=pool.last)
+        if level.flow:
+            return build_framework_grammar_flow(offered.executors, typed=level.args == "typed", last=pool.last)
+        if level.args == "typed":
+            return build_framework_grammar_typed(offered.executors, last=pool.last)
+        return build_framework_grammar(offered.executors, last=pool.last)
 
     def fast(self, signals: Signals, pool: Pool) -> Plan | None:
         """The plan that the signals alone decide, if they do."""
@@ -81,7 +117,8 @@ class Planner:
         `on_step` is called as the model begins each step.
         """
         started = time.monotonic()
-        grammar = self.grammar(pool) if self._model.constraint == "gbnf" else None
+        constrained = self._level.grammar and self._model.constraint == "gbnf"
+        grammar = self.grammar(pool, spans) if constrained else None
         if grammar is None:
             log.warning("planning_without_grammar", constraint=self._model.constraint)
         built = time.monotonic()
@@ -131,13 +168,18 @@ class Planner:
         return completion.text
 
     def _read(self, answer: str, text: str, pool: Pool, spans: Spans, reading: Reading) -> Plan:
-        plan = fill_arguments(validate(parse_plan_text(answer), pool), pool, text, spans)
+        plan = ground_plan(validate(parse_plan_text(answer), pool), pool, text, spans)
         check_words(plan, pool, reading)
         return plan
 
     async def warm(self) -> None:
         """Evaluate the static head of the prompt, so that the first request finds it in the KV cache."""
         await self._model.complete(self._prompt.chat("", Pool(())), grammar='root ::= "{"', max_tokens=1)
+
+
+def grammar_spans(spans: Spans) -> Spans:
+    """`spans` with what a plan may hold although nobody said it: the number one ("the biggest file")."""
+    return {**spans, "number": tuple(dict.fromkeys((*spans.get("number", ()), "1")))}
 
 
 def token_budget(text: str, pool: Pool) -> int:

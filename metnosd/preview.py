@@ -27,7 +27,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     last = parts.turns.last_entries(message.user.name, message.channel, message.conversation)
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
-    spans = read_spans(message.text, parts.lexicon, context.now)
+    spans = read_spans(message.text, parts.lexicon, parts.kinds, context.now)
     pool = make_pool(parts.registry, signals, kinds_of(context))
     pooled = time.monotonic()
     shown: dict[str, Any] = {
@@ -40,7 +40,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
             "spans": spans,
         },
         "pool": list(pool.names),
-        "grammar_sha256": grammar_digest(parts.planner.grammar(pool)),
+        "grammar_sha256": grammar_digest(parts.planner.grammar(pool, spans)),
         "constraint": None,
         "plan": None,
         "resolved": None,

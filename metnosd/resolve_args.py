@@ -10,10 +10,10 @@ from typing import Any
 from metnosd.arguments import NewPlace, Place, Size, TimeRange
 from metnosd.executor import Executor
 from metnosd.lexicon.lexicon import Lexicon
-from metnosd.lexicon.spans import Spans, read_size
+from metnosd.lexicon.spans import read_size
 from metnosd.lexicon.templates import fold
 from metnosd.lexicon.when import read_range
-from metnosd.plan import Plan, PlanError, Step
+from metnosd.plan import Plan, PlanError
 from metnosd.pool import Pool
 from metnosd.scope import Scope, Want
 from metnosd.sentence import Refusal
@@ -26,55 +26,6 @@ class Reading:
     lexicon: Lexicon
     now: datetime
     scope: Scope
-
-
-def fill_arguments(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
-    """`plan` with what the message says put where the model strayed from it.
-
-    A path that the message does not hold is cut to its part that the message holds ("/home/me/Projects" to
-    "Projects"). A time that is not in the message becomes the message's one time; a reader that takes a time
-    gets the message's one time if no step has any.
-    """
-    folded = fold(text)
-    times = spans.get("time", ())
-    steps = []
-    for step in plan.steps:
-        executor = pool.get(step.tool)
-        assert executor is not None
-        args = dict(step.args)
-        for name, value in step.args.items():
-            kind = executor.hints[name]
-            if kind in (Place, NewPlace) and fold(str(value)) not in folded:
-                args[name] = _said_part(str(value), folded)
-            elif kind is TimeRange and len(times) == 1:
-                args[name] = times[0]
-        steps.append(Step(step.tool, args, step.source))
-    return Plan(tuple(_with_time(steps, pool, times)))
-
-
-def _said_part(path: str, folded: str) -> str:
-    parts = [part for part in path.split("/") if part not in ("", "~", ".")]
-    for first in range(len(parts)):
-        tail = "/".join(parts[first:])
-        if fold(tail) in folded:
-            return tail
-    return path
-
-
-def _with_time(steps: list[Step], pool: Pool, times: tuple[str, ...]) -> list[Step]:
-    takers = []
-    for index, step in enumerate(steps):
-        executor = pool.get(step.tool)
-        assert executor is not None
-        names = [name for name, kind in executor.hints.items() if kind is TimeRange]
-        if any(name in step.args for name in names):
-            return steps
-        takers += [(index, name) for name in names]
-    if len(times) == 1 and len(takers) == 1:
-        index, name = takers[0]
-        step = steps[index]
-        steps[index] = Step(step.tool, {**step.args, name: times[0]}, step.source)
-    return steps
 
 
 def check_words(plan: Plan, pool: Pool, reading: Reading) -> None:

@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-from rich.progress import Progress as Bar
 
 from channels.unix_socket import UnixSocket
 from metnosd.assemble import Assembly, assemble, make_catalog, model_status, own_version, system_clock
+from metnosd.commands.progress import fetch_progress
 from metnosd.locations import Locations
 from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
-from metnosd.model.partial import Progress
 from metnosd.model.service import ModelError
+from metnosd.planner import choose_level
 from metnosd.sentence import Sentence, say
 from metnosd.settings import Settings
 
@@ -49,7 +47,7 @@ async def serve(settings: Settings, places: Locations) -> None:
 async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[Assembly, ModelHost]]:
     """A daemon that answers on its socket for the length of a block."""
     profile = make_catalog(settings, places).get()
-    with _progress_bar() as on_progress:
+    with fetch_progress() as on_progress:
         host = ModelHost(
             profile,
             places.models,
@@ -68,6 +66,7 @@ async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[A
             clock=system_clock,
             home=os.environ.get("HOME") or str(Path.home()),
             uid=os.getuid(),
+            level=choose_level(os.environ, profile.args, profile.flow),
             model_ready=lambda: _not_ready(host),
             status=lambda: _status(host, places),
         )
@@ -114,41 +113,6 @@ def _status(host: ModelHost, places: Locations) -> Mapping[str, Any]:
         "schedules": 0,
         "versions": {"metnosd": own_version(), "python": sys.version.split()[0]},
     }
-
-
-@contextlib.contextmanager
-def _progress_bar() -> Any:
-    """A function that shows the fetch on a terminal, and in the log elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _log_progress()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = None
-
-        def show(progress: Progress) -> None:
-            nonlocal task
-            if progress.message:
-                console.print(progress.message)
-            if task is None:
-                task = bar.add_task("model", total=progress.total)
-            bar.update(task, completed=progress.done, total=progress.total, description=progress.stage)
-
-        yield show
-
-
-def _log_progress() -> Any:
-    last = -1
-
-    def show(progress: Progress) -> None:
-        nonlocal last
-        tenth = 10 * progress.done // progress.total if progress.total else 0
-        if progress.message or tenth != last:
-            last = tenth
-            log.info("model_fetch", stage=progress.stage, percent=10 * tenth, message=progress.message)
-
-    return show
 
 
 def notify(state: str) -> None:

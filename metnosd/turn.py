@@ -18,6 +18,7 @@ from metnosd.act import Actor, describe
 from metnosd.consent import Consent, Consents
 from metnosd.entries import Outcome, StepOutcome
 from metnosd.executor import Cancelled, Registry
+from metnosd.kinds import Kinds
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import Signals, read_signals
 from metnosd.lexicon.spans import read_spans
@@ -45,6 +46,7 @@ class Parts:
     """What a turn is made with; built once by `metnosd.daemon`."""
 
     lexicon: Lexicon
+    kinds: Kinds
     registry: Registry
     planner: Planner
     resolver: Resolver
@@ -143,7 +145,7 @@ class Turn:
         return await parts.planner.plan(
             self._message.text,
             pool,
-            read_spans(self._message.text, parts.lexicon, context.now),
+            read_spans(self._message.text, parts.lexicon, parts.kinds, context.now),
             Reading(parts.lexicon, context.now, parts.scope(context)),
             last_count=len(context.last),
             on_step=lambda: self._tell(Progress("planning_step")),

@@ -49,6 +49,7 @@ _RATIO_FREE_BYTES = 1 << 20
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP, _BZIP2, _XZ, _TAR = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"ustar"
 _LARGEST_READ = 16 << 20
+_LARGEST_PADDING = 16 << 20
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
@@ -126,6 +127,11 @@ def read_members(file: BinaryIO, shown: str) -> Iterator[Iterator[Member]]:
     bounded = cast(IO[bytes], _Bounded(plain, shown))
     with tarfile.open(fileobj=bounded, mode="r:") as tar:
         yield _tar_members(tar)
+    # The checksum of the compressed data stands at its very end, past the last member.
+    for _ in range(_LARGEST_PADDING // disk.CHUNK):
+        if not bounded.read(disk.CHUNK):
+            return
+    raise Refusal("archive.broken", path=shown)
 
 
 class _Bounded:

@@ -16,15 +16,25 @@ from metnosd.keep import Keep
 from metnosd.scope import Scope, is_inside
 from metnosd.sentence import Question, Refusal, Sentence
 
-WORDS = {"downloads": "DOWNLOAD", "scaricati": "DOWNLOAD", "descargas": "DOWNLOAD", "immagini": "PICTURES"} | {
-    "pictures": "PICTURES"
-}
+WORDS = {
+    "downloads": "DOWNLOAD",
+    "scaricati": "DOWNLOAD",
+    "descargas": "DOWNLOAD",
+    "immagini": "PICTURES",
+} | {"pictures": "PICTURES"}
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
-    fill(folder, "Projects/a.pdf", "Documents/invoices/one.txt", "notes.txt", ".ssh/id", "Work/Deep/Target/x.txt")
+    fill(
+        folder,
+        "Projects/a.pdf",
+        "Documents/invoices/one.txt",
+        "notes.txt",
+        ".ssh/id",
+        "Work/Deep/Target/x.txt",
+    )
     return folder
 
 
@@ -177,7 +187,12 @@ def test_a_root_is_no_prefix(tmp_path: Path) -> None:
 def test_links_that_leave_are_refused_and_inner_ones_resolved(home: Path, tmp_path: Path) -> None:
     """A link out of the roots, into a hidden folder, or to nothing is refused; an inner one is its target."""
     fill(tmp_path, "out/secret.txt")
-    for name, target in {"out": tmp_path / "out", "ssh": home / ".ssh", "gone": home / "no", "me": home / "me"}.items():
+    for name, target in {
+        "out": tmp_path / "out",
+        "ssh": home / ".ssh",
+        "gone": home / "no",
+        "me": home / "me",
+    }.items():
         (home / name).symlink_to(target)
     (home / "inner").symlink_to(home / "Projects")
     scope = home_scope(home)
@@ -310,7 +325,26 @@ def test_what_is_closed_or_kept_is_out_of_reach(home: Path) -> None:
 
 
 PIECES = st.sampled_from(
-    ["a", "A", "b", "out", "in", "..", ".", "", "~", "~x", ".h", "a b", "\n", "\udcff", "ö", "o\u0308", "/", "//"]
+    [
+        "a",
+        "A",
+        "b",
+        "out",
+        "in",
+        "..",
+        ".",
+        "",
+        "~",
+        "~x",
+        ".h",
+        "a b",
+        "\n",
+        "\udcff",
+        "ö",
+        "o\u0308",
+        "/",
+        "//",
+    ]
 )
 
 
@@ -321,13 +355,19 @@ def test_no_words_lead_out(pieces: list[str], want: str, absolute: bool) -> None
     with tempfile.TemporaryDirectory() as folder:
         base = Path(os.path.realpath(folder))
         fill(base, "out/a/b", "out/secret", "home/a/b/a", "home/.h/a", "home/in/a", "home/ö/A")
-        for name, target in {"out": "../out", "a/out": "../../out", "b": "a", "in/h": "../.h", "in/up": ".."}.items():
+        for name, target in {
+            "out": "../out",
+            "a/out": "../../out",
+            "b": "a",
+            "in/h": "../.h",
+            "in/up": "..",
+        }.items():
             (base / "home" / name).symlink_to(target)
         scope = home_scope(base / "home")
         text = "/".join(([str(base), "home"] if absolute else []) + pieces)
         for find in (scope.locate, scope.locate_new):
             try:
-                path = find(text, want)  # type: ignore[arg-type, operator]
+                path = find(text, want)  # type: ignore[arg-type]
             except Refusal:
                 continue
             assert is_inside(path, str(base / "home"))

@@ -27,8 +27,8 @@ from metnosd.commands.common import (
     print_json,
 )
 from metnosd.doctor import examine
-from metnosd.install import apply, dry_run, plan_install
-from metnosd.locations import Locations, shipped_unit
+from metnosd.install import InstallError, apply, dry_run, plan_install
+from metnosd.locations import Locations, shipped_units
 from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
 from metnosd.settings import Settings
@@ -94,7 +94,14 @@ async def _plan_here(
     clock = fixed_clock() or system_clock
     home = os.environ.get("HOME")
     assembly = assemble(
-        settings, places, host, clock=clock, home=home, uid=os.getuid(), settle_crash=False
+        settings,
+        places,
+        host,
+        clock=clock,
+        home=home,
+        uid=os.getuid(),
+        level=choose_level(os.environ, profile.args, profile.flow),
+        settle_crash=False,
     )
     try:
         task = asyncio.create_task(host.run())
@@ -151,7 +158,10 @@ def install(
     if user == system:
         raise typer.BadParameter("choose --user or --system")
     executable = Path(sys.argv[0]).absolute()
-    made = plan_install("user" if user else "system", executable, shipped_unit(".").parent, config=config)
+    try:
+        made = plan_install("user" if user else "system", executable, shipped_units(), config=config)
+    except InstallError as error:
+        fail(str(error))
     if only_print:
         typer.echo(dry_run(made), nl=False)
         return

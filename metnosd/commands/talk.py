@@ -49,9 +49,7 @@ def ask(
     _show(event, as_json)
 
 
-def _send(
-    client: Client, text: str, lang: str | None, answer: Callable[[dict[str, Any]], bool]
-) -> dict[str, Any]:
+def _send(client: Client, text: str, lang: str | None, answer: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     request = {"type": "message", "text": text, "message_id": secrets.token_hex(8)}
     if lang is not None:
         request["lang"] = lang

@@ -38,9 +38,7 @@ def compress_files(
     return Effects((*made, pack), told(problems))
 
 
-def _archive(
-    targets: Targets, to: str | None, items: list[Item], form: Format | None
-) -> tuple[str, str, Format]:
+def _archive(targets: Targets, to: str | None, items: list[Item], form: Format | None) -> tuple[str, str, Format]:
     """Where the archive goes, its name and its format: the one its name tells, else as asked, else zip."""
     if to is not None and targets.kind(to) != "dir":
         folder, name = os.path.split(to)
@@ -57,9 +55,7 @@ def _archive(
 
 
 @executor(takes="files", gives="dirs", capability="fs:write", effect=True, reversible=True)
-def extract_archives(
-    run: Run, *, to: Annotated[NewPlace | None, Arg("folder to unpack into")] = None
-) -> Effects:
+def extract_archives(run: Run, *, to: Annotated[NewPlace | None, Arg("folder to unpack into")] = None) -> Effects:
     """Unpack zip and tar archives."""
     problems: list[Sentence] = []
     items = [item for item in sources(run, problems) if _is_archive(run, item, problems)]

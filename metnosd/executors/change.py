@@ -19,20 +19,20 @@ from metnosd.sentence import Refusal, Sentence, say
 _SHORT_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,3}\Z")
 
 
-@executor(takes=("files", "dirs"), gives="files", capability="fs:move", effect=True, reversible=True)
+@executor(takes=("files", "dirs"), gives="files", capability="fs:write", effect=True, reversible=True)
 def move_files(run: Run, *, to: Annotated[NewPlace, Arg("folder to move to")]) -> Effects:
     """Move files into another folder."""
     return _into(run, to, MovePath)
 
 
-@executor(takes=("files", "dirs"), gives="files", capability="fs:copy", effect=True, reversible=True)
+@executor(takes=("files", "dirs"), gives="files", capability="fs:write", effect=True, reversible=True)
 def copy_files(run: Run, *, to: Annotated[NewPlace, Arg("folder to copy to")]) -> Effects:
     """Copy files into another folder."""
     return _into(run, to, CopyPath)
 
 
-@executor(takes=("files", "dirs"), gives="files", capability="fs:move", effect=True, reversible=True)
-def rename_files(run: Run, *, to: Annotated[str, Arg("new name", "name")]) -> Effects:
+@executor(takes=("files", "dirs"), gives="files", capability="fs:write", effect=True, reversible=True)
+def rename_files(run: Run, *, to: Annotated[str, Arg("new name", "words")]) -> Effects:
     """Give files a new name."""
     problems: list[Sentence] = []
     name = _checked_name(to)

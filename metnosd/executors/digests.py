@@ -19,9 +19,7 @@ Algorithm = Literal["sha256", "sha1", "md5", "blake2b"]
 
 
 @executor(takes="files", gives="files", capability="fs:read")
-def compute_signatures(
-    run: Run, *, algorithm: Annotated[Algorithm, Arg("digest algorithm")] = "sha256"
-) -> Found:
+def compute_signatures(run: Run, *, algorithm: Annotated[Algorithm, Arg("digest algorithm")] = "sha256") -> Found:
     """Compute a digest (hash, checksum) of each file."""
     problems: list[Sentence] = []
     entries: list[Entry] = []
@@ -57,9 +55,7 @@ def find_duplicates(run: Run) -> Found:
         for item in others:
             fields = {**item.entry(run.zone).fields, "digest": digest, "same_as": original.path}
             copies.append(Entry("files", fields))
-    return Found(
-        tuple(sorted(copies, key=lambda entry: (entry.fields["same_as"], entry.path))), told(problems)
-    )
+    return Found(tuple(sorted(copies, key=lambda entry: (entry.fields["same_as"], entry.path))), told(problems))
 
 
 def _regular(run: Run, problems: list[Sentence]) -> list[Item]:

@@ -40,12 +40,12 @@ def find_files(
     path: Annotated[Place | None, Arg("folder to look in")] = None,
     name: Annotated[str | None, Arg("file name or part of it", "name")] = None,
     extension: Annotated[str | None, Arg("file extension such as pdf", "kind")] = None,
-    kind: Annotated[FileKind | None, Arg("kind of file")] = None,
+    kind: Annotated[FileKind | None, Arg("kind of file", "category")] = None,
     modified: Annotated[TimeRange | None, Arg("when last changed")] = None,
     larger_than: Annotated[Size | None, Arg("smallest size")] = None,
     smaller_than: Annotated[Size | None, Arg("largest size")] = None,
     contains: Annotated[str | None, Arg("text inside the file", "quoted")] = None,
-    recursive: Annotated[bool, Arg("also look in subfolders")] = True,
+    recursive: Annotated[bool, Arg("also look in subfolders", "shallow")] = True,
 ) -> Found:
     """Find files by name, type, date, size or content."""
     problems: list[Sentence] = []

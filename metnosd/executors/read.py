@@ -34,7 +34,7 @@ def read_files(run: Run, *, path: Annotated[Place | None, Arg("file to read")] =
         except Refusal as refusal:
             problems.append(refusal.sentence)
             continue
-        left -= min(left, item.size)
+        left -= min(left, item.size, run.limits.max_read_bytes)
         entries.append(_entry(run, item, text, more))
     truncated = any(entry.fields["truncated"] for entry in entries) or left <= 0
     return Found(tuple(entries), told(problems), truncated=truncated)

@@ -76,7 +76,7 @@ def _ends_line(run: Run, path: str) -> bool:
 def create_dirs(
     run: Run,
     *,
-    names: Annotated[list[str], Arg("names of the new folders", "name")],
+    names: Annotated[list[str], Arg("names of the new folders", "words")],
     path: Annotated[Place | None, Arg("folder to make them in")] = None,
 ) -> Effects:
     """Create new folders."""

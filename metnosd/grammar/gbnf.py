@@ -18,6 +18,8 @@ Alternatives = Sequence[Alternative]
 
 LONGEST_REPETITION = 1000
 """llama.cpp silently takes `{0,2001}` as unbounded, so counted repetitions stop here."""
+LONGEST_START = 4 * LONGEST_REPETITION
+"""The largest least count that is written out."""
 
 
 class GrammarError(ValueError):
@@ -210,14 +212,14 @@ class Rules:
             self._bodies[known.target] = alternatives
         return known
 
-    def text(self, root: Alternatives) -> str:
+    def text(self, root: Alternatives) -> str | None:
         """The grammar: `root` first, then the rules that it reaches, one a line in the order defined.
 
-        Raises GrammarError when nothing can match.
+        None when nothing can match.
         """
         bodies = self._used("root", root)
         if not bodies:
-            raise GrammarError("nothing matches what the grammar should admit")
+            return None
         return "".join([_line(name, body) for name, body in bodies.items()])
 
     def block(self, name: str, root: Alternatives) -> Block | None:

@@ -44,7 +44,7 @@ def build_framework_grammar_grounded(pool: Iterable[Any], spans: Spans, *, last:
     if said:
         write_word_runs(rules, said)
     specs = [(spec, ground(spec.schema, checked), read_flow(spec)) for spec in read_pool(pool)]
-    tools = typed_tools(rules, specs, words=bool(said))
+    tools = typed_tools(rules, specs, grounded=True, words=bool(said))
     return plan_grammar(rules, tools, final_ending(rules), flow=True, last=last)
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from metnosd.grammar.document import Document
 from metnosd.grammar.gbnf import (
     PLAIN_RANGES,
     Alternative,
@@ -20,7 +21,7 @@ from metnosd.grammar.gbnf import (
     json_text,
     literal,
 )
-from metnosd.grammar.pieces import Conjunction, Document, Facts, Flat, Piece, counts_of
+from metnosd.grammar.pieces import Conjunction, Facts, Flat, Piece, counts_of
 from metnosd.grammar.regex import Unsupported, minus, parse, write
 
 _INLINE = 12
@@ -90,11 +91,11 @@ def extras_of(
         by_pattern = schema.get("patternProperties", {})
         rest = schema.get("additionalProperties", True)
         has_open = has_open or "additionalProperties" in schema or bool(by_pattern)
-        if schema.get("unevaluatedProperties") is False and "additionalProperties" not in schema:
-            if len(flat) > 1:
-                document.note(fact.pointer)
-            else:
+        if schema.get("unevaluatedProperties", True) is not True and "additionalProperties" not in schema:
+            if len(flat) == 1 and schema["unevaluatedProperties"] is False and _STEERING.isdisjoint(schema):
                 rest = False
+            else:
+                document.note(fact.pointer)
         if rest is False and len(by_pattern) == 1:
             ((pattern, sub),) = by_pattern.items()
             patterns.append(pattern)
@@ -102,10 +103,11 @@ def extras_of(
             continue
         if by_pattern:
             document.note(fact.at("patternProperties"))
+            document.note(fact.at("additionalProperties"))
             rest = True
         values.append(Piece(fact.at("additionalProperties"), rest))
         patterns += _name_patterns(fact, document)
-    if len(patterns) > 1 or (patterns and names):
+    if len(patterns) > 1 or (patterns and any(_matches(patterns[0], name) for name in names)):
         for fact in flat:
             if "patternProperties" in fact.schema or "propertyNames" in fact.schema:
                 document.note(fact.pointer)
@@ -113,6 +115,17 @@ def extras_of(
     if closed and not has_open and any("properties" in fact.schema for fact in flat):
         return (Piece("", False),), None
     return tuple(values) or (Piece("", True),), patterns[0] if patterns else None
+
+
+_STEERING = set("if not dependentSchemas $dynamicRef $recursiveRef $ref allOf anyOf oneOf".split())
+"""Keywords beside which keys may count as evaluated that are not declared here."""
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return True
 
 
 def _name_patterns(fact: Facts, document: Document) -> list[str]:

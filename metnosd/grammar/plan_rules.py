@@ -133,7 +133,7 @@ def generate_tool_grammar(tools: Iterable[Any]) -> str:
     specs = read_pool(tools, keep_final=True)
     found = typed_tools(rules, [(spec, spec.schema, _FREE_FLOW) for spec in specs])
     names = trie(rules, "tool", [(_named(tool.name), (tool.ending,)) for tool in found])
-    return rules.text([('"{\\"tool\\":\\""', rules.shared("tool", names))])
+    return _finished(rules, ('"{\\"tool\\":\\""', rules.shared("tool", names)))
 
 
 def read_pool(pool: Iterable[Any], *, keep_final: bool = False) -> list[Any]:
@@ -176,10 +176,14 @@ def final_ending(rules: Rules) -> Ref:
     return rules.shared("final-args", [('"\\"args\\":{\\"text\\":"', Ref("json-string"), '"}}"')])
 
 
-def typed_tools(rules: Rules, specs: Iterable[tuple[Any, Any, Flow]], words: bool = False) -> list[Tool]:
-    """The tools of specs, each with the schema of its arguments; without those whose schema admits nothing.
+def typed_tools(
+    rules: Rules, specs: Iterable[tuple[Any, Any, Flow]], *, grounded: bool = False, words: bool = False
+) -> list[Tool]:
+    """The tools of specs, each with the schema of its arguments.
 
-    `words` says that there is a rule `words` for texts marked as a run of words. Raises GrammarError.
+    Where a schema admits nothing any object is an argument; `grounded` leaves such a tool
+    out instead. `words` says that there is a rule `words` for texts marked as a run of words. Raises
+    GrammarError.
     """
     found: list[Tool] = []
     taken: set[str] = set()
@@ -197,6 +201,8 @@ def typed_tools(rules: Rules, specs: Iterable[tuple[Any, Any, Flow]], words: boo
         if block is not None:
             rules.define(f"{base}-args", block)
             found.append(Tool(spec.name, Ref(f"{base}-args"), flow))
+        elif not grounded:
+            found.append(Tool(spec.name, free_ending(rules), flow))
     return found
 
 
@@ -234,7 +240,13 @@ def plan_grammar(
     if not all(isinstance(kind, str) for kind in kinds):
         raise GrammarError(f"the last outcome has kinds of entries, not {last!r}")
     rules.define("plan", _automaton(tuple(tools), final, flow, kinds))
-    return rules.text([(Ref("plan"),)])
+    return _finished(rules, (Ref("plan"),))
+
+
+def _finished(rules: Rules, root: Alternative) -> str:
+    text = rules.text([root])
+    assert text is not None  # every rule of a plan has a match
+    return text
 
 
 @lru_cache(maxsize=256)

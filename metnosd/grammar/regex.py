@@ -312,9 +312,9 @@ def _write_chars(ranges: Ranges, rules: Rules, wish: str) -> Alternative:
     return (rules.shared(wish, alternatives),)
 
 
-_LABEL = "[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,2}"
+_LABEL = "(?:[A-Za-z0-9]{1,63}|[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){1,2})"
 _HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,3}}"
-_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,30}"
+_ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,15}"
 _YEAR = r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])"
 _LEAP = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 _DAYS = (
@@ -334,7 +334,7 @@ FORMATS: dict[str, str] = {
     "time": f"^{_TIME}$",
     "date-time": f"^{_DATE}T{_TIME}$",
     "uuid": "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
-    "email": rf"^{_ATEXT}(?:\.{_ATEXT})?@{_HOST}$",
+    "email": rf"^(?:[A-Za-z0-9_+-]{{1,64}}|{_ATEXT}(?:\.{_ATEXT}){{0,3}})@{_HOST}$",
     "hostname": f"^{_HOST}$",
     "ipv4": rf"^{_OCTET}(?:\.{_OCTET}){{3}}$",
     "ipv6": rf"^(?:(?:{_GROUP}:){{7}}{_GROUP}|(?:{_GROUP}:){{1,7}}:|:(?::{_GROUP}){{1,7}}|::|{_COMPRESSED})$",

@@ -7,13 +7,14 @@ written out deeper than `DEEPEST` falls back to generic JSON.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from metnosd.grammar.document import Document
 from metnosd.grammar.gbnf import (
     LONGEST_REPETITION,
+    LONGEST_START,
     Alternative,
     Alternatives,
     GrammarError,
@@ -36,7 +37,6 @@ from metnosd.grammar.objects import (
 )
 from metnosd.grammar.pieces import (
     Conjunction,
-    Document,
     Flat,
     Piece,
     bounds_of,
@@ -46,11 +46,10 @@ from metnosd.grammar.pieces import (
     types_of,
     values_of,
 )
-from metnosd.grammar.regex import FORMATS, OPEN_FORMATS, Unsupported, lengths, parse, write
+from metnosd.grammar.texts import text_passes, text_rules
 
 DEEPEST = 32
 MOST_PLACES = 20_000
-LONGEST_START = 4 * LONGEST_REPETITION
 WORDS = "x-words"
 """Marks a text that is a run of the message's words; see the grounded grammar."""
 
@@ -68,35 +67,52 @@ _UNEXPRESSED = {
     "integer": ("multipleOf",),
     "fraction": ("multipleOf",),
 }
+_DYNAMIC = ("$dynamicRef", "$recursiveRef")
+_RARE_KEYS = {"not", "if", *_DYNAMIC, *(key for keys in _UNEXPRESSED.values() for key in keys)}
+_HARMLESS: dict[str, Any] = {"uniqueItems": False, "unevaluatedItems": True, "multipleOf": 1}
+
+
+def _restricts(schema: Mapping[str, Any], key: str) -> bool:
+    return key in schema and schema[key] != _HARMLESS.get(key, {})
 
 
 def schema_to_gbnf(schema: Mapping[str, Any] | bool) -> str:
     """The grammar, root rule `root`, of the compact JSON that `schema` admits.
 
-    Raises GrammarError where `schema` is no JSON Schema, refers to what is not there, or admits nothing.
+    Where a schema admits nothing, as of a listed value of another type, the grammar admits that value, at worst
+    generic JSON. Raises GrammarError where `schema` is no JSON Schema or
+    refers to what is not there.
     """
-    rules = Rules()
-    root = Translator(rules, schema, "v").value()
-    return rules.text([root])
+    return _translate(schema)[0]
 
 
 def untyped_paths(schema: Mapping[str, Any] | bool) -> list[str]:
     """JSON Pointers of the places of `schema` that the grammar does not hold to in full, in document order.
 
-    At such a place the grammar admits more than the schema does, at most generic JSON. Raises GrammarError as
+    At such a place the grammar admits more than the schema does, at most generic JSON; the root is one when
+    the schema admits nothing. Raises GrammarError as
     `schema_to_gbnf` does.
     """
-    rules = Rules()
-    translator = Translator(rules, schema, "v")
-    rules.text([translator.value()])
-    return list(translator.document.untyped)
+    return _translate(schema)[1]
+
+
+def _translate(schema: Mapping[str, Any] | bool) -> tuple[str, list[str]]:
+    for lenient in (False, True):
+        rules = Rules()
+        translator = Translator(rules, schema, "v", lenient=lenient)
+        root = translator.value()
+        text = rules.text([root])
+        if text is not None:
+            return text, list(translator.document.untyped)
+    return Rules().text([_ANYTHING]) or "", [""]
 
 
 class Translator:
     """Writes the rules of one schema document.
 
     `closed` takes an object that declares properties and says nothing of others to have no others. `words` is
-    the rule of a text that is marked with WORDS.
+    the rule of a text that is marked with WORDS. `lenient` takes listed values of the wrong type as they are,
+    and notes them.
     """
 
     def __init__(
@@ -107,10 +123,12 @@ class Translator:
         *,
         closed: bool = False,
         words: Ref | None = None,
+        lenient: bool = False,
     ) -> None:
         if not is_schema(schema):
             raise GrammarError(f"no JSON Schema: {schema!r:.80}")
         self.rules, self.wish, self.closed, self.words = rules, wish, closed, words
+        self.lenient = lenient
         self.document = Document(schema)
         self._known: dict[tuple[str, ...], Alternative] = {}
         self._waiting: deque[tuple[str, Conjunction, int]] = deque()
@@ -186,7 +204,11 @@ class Translator:
         self._note_unexpressed(flat, types)
         values = values_of(flat)
         if values is not None:
-            return self._values([value for value in values if self._admits(flat, value, types)])
+            admitted = [value for value in values if self._admits(flat, value, types)]
+            if self.lenient and not admitted:
+                self.document.note_all(flat, "enum", "const")
+                admitted = values
+            return self._values(admitted)
         if len(types) == 7 and not any(_TELLING & fact.schema.keys() for fact in flat):
             return [_ANYTHING]
         found: list[Alternative] = []
@@ -208,12 +230,14 @@ class Translator:
 
     def _note_unexpressed(self, flat: Flat, types: frozenset[str]) -> None:
         for pointer, schema in flat:
-            if ("not" in schema and schema["not"] is not False) or (
-                "if" in schema and not schema.keys().isdisjoint(("then", "else"))
-            ):
+            if schema.keys().isdisjoint(_RARE_KEYS):
+                continue
+            if schema.get("not", False) is not False or not schema.keys().isdisjoint(_DYNAMIC):
+                self.document.note(pointer)
+            if "if" in schema and not schema.keys().isdisjoint(("then", "else")):
                 self.document.note(pointer)
             for kind in types & _UNEXPRESSED.keys():
-                if any(schema.get(key) not in (None, False, 1) for key in _UNEXPRESSED[kind]):
+                if any(_restricts(schema, key) for key in _UNEXPRESSED[kind]):
                     self.document.note(pointer)
 
     def _values(self, values: list[Any]) -> Alternatives:
@@ -231,72 +255,24 @@ class Translator:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return bounds_of(flat).holds(value)
         if isinstance(value, str):
-            low, high = counts_of(flat, "minLength", "maxLength")
-            if len(value) < low or (high is not None and len(value) > high):
-                return False
-            return all(self._matches(value, pointer, schema) for pointer, schema in flat)
+            return text_passes(self.document, flat, value)
         if kind in ("array", "object"):
             for pointer, schema in flat:
                 if not schema.keys().isdisjoint(_INNER_KEYS):
                     self.document.note(pointer)
         return True
 
-    def _matches(self, value: str, pointer: str, schema: Mapping[str, Any]) -> bool:
-        try:
-            patterns = [schema[key] for key in ("pattern",) if key in schema]
-            patterns += [FORMATS[schema["format"]]] if schema.get("format") in FORMATS else []
-            return all(re.search(pattern, value) for pattern in patterns)
-        except re.error:
-            self.document.note(pointer)
-            return True
-
     def _string(self, flat: Flat) -> Alternatives:
         if self.words is not None and any(WORDS in fact.schema for fact in flat):
             return [(self.words,)]
-        low, high = counts_of(flat, "minLength", "maxLength")
-        if high is not None and low > high:
-            return []
-        chosen: Alternative | None = None
-        for pointer, schema in flat:
-            if schema.get("format") in OPEN_FORMATS:
-                self.document.note(pointer)
-            named = FORMATS.get(schema.get("format", ""))
-            for pattern in filter(None, (schema.get("pattern"), named)):
-                parts = self._pattern(pattern, low, high) if chosen is None else None
-                chosen = parts or chosen
-                if parts is None:
-                    self.document.note(pointer)
-        if chosen is None:
-            if low > LONGEST_START:
-                self._note_all(flat, "minLength")
-                low = LONGEST_START
-            chosen = times("json-char", low, high)
-            if (low, high) == (0, None):
-                return [(Ref("json-string"),)]
-        return [('"\\""', *chosen, '"\\""')]
-
-    def _pattern(self, pattern: str, low: int, high: int | None) -> Alternative | None:
-        """The parts of a text that matches; None when that, or the length besides, cannot be written."""
-        try:
-            node = parse(pattern)
-            shortest, longest = lengths(node)
-            if shortest < low or (high is not None and (longest is None or longest > high)):
-                return None
-            return write(node, self.rules, f"{self.wish}-text")
-        except Unsupported:
-            return None
-
-    def _note_all(self, flat: Flat, *keys: str) -> None:
-        for pointer, schema in flat:
-            if not schema.keys().isdisjoint(keys):
-                self.document.note(pointer)
+        return text_rules(self.rules, self.wish, self.document, flat)
 
     def _array(self, flat: Flat, depth: int) -> Alternatives:
         low, high = counts_of(flat, "minItems", "maxItems")
         if high is not None and low > high:
             return []
         if low > LONGEST_START:
-            self._note_all(flat, "minItems")
+            self.document.note_all(flat, "minItems")
             low = LONGEST_START
         if high == 0:
             return [('"[]"',)]
@@ -347,7 +323,7 @@ class Translator:
             if pattern is not None:
                 key = write_key_pattern(self.rules, self.wish, pattern)
                 if key is None:
-                    self._note_all(flat, "patternProperties", "propertyNames")
+                    self.document.note_all(flat, "patternProperties", "propertyNames")
             extra = (*(key or (other_keys(self.rules, f"{self.wish}-key", names),)), '":"', *value)
         return write_object(self.rules, self.wish, items, extra, may_be_empty)
 

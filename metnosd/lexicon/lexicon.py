@@ -35,6 +35,16 @@ class _Language(BaseModel):
     name: str
 
 
+class _Spans(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    before_path: list[str]
+    before_name: list[str]
+    folder: list[str]
+    skip: list[str]
+    shallow: list[str]
+    plain_words: list[str]
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     language: _Language
@@ -43,6 +53,9 @@ class _File(BaseModel):
     time: dict[str, list[str]]
     paths: dict[str, list[str]]
     folders: dict[str, list[str]]
+    spans: _Spans
+    categories: dict[str, list[str]]
+    kinds: dict[str, list[str]]
     executors: dict[str, _Words]
     say: dict[str, str | dict[str, str]]
 
@@ -68,6 +81,9 @@ class Language:
     time: Mapping[str, tuple[Template, ...]]
     paths: Mapping[str, tuple[Template, ...]]
     folders: Mapping[str, str]
+    spans: Mapping[str, frozenset[str]]
+    categories: Mapping[str, str]
+    kinds: Mapping[str, str]
     phrases: tuple[Phrase, ...]
     sentences: Mapping[str, str | Mapping[str, str]]
 
@@ -145,10 +161,17 @@ def _load(file: Path) -> Language:
         signals=_compile(file, "signals", data.signals, lists),
         time=_compile(file, "time", data.time, lists),
         paths=_compile(file, "paths", data.paths, lists),
-        folders={fold(word): key for key, words in data.folders.items() for word in words},
+        folders=_by_word(data.folders),
+        spans={name: frozenset(fold(word) for word in words) for name, words in data.spans},
+        categories=_by_word(data.categories),
+        kinds=_by_word(data.kinds),
         phrases=_phrases(data.executors),
         sentences=_forms(file, data.say),
     )
+
+
+def _by_word(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {fold(word): key for key, listed in words.items() for word in listed}
 
 
 def _one_of(words: Mapping[str, str], free: str | None) -> str:

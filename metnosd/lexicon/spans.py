@@ -1,4 +1,4 @@
-"""What a message holds that an argument may be: times, sizes, numbers, quoted text, paths, URLs, its words.
+"""What a message holds that an argument may be: times, sizes, numbers, kinds, names, paths, URLs, its words.
 
 The grounded grammar offers these and nothing else; the validator holds every service to the same.
 """
@@ -6,11 +6,12 @@ The grounded grammar offers these and nothing else; the validator holds every se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
-from metnosd.lexicon.lexicon import Lexicon
+from metnosd.kinds import Kinds
+from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.templates import fold
 from metnosd.lexicon.when import read_range
 
@@ -23,26 +24,44 @@ _SIZE = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?)\s*([kmgt])(i?)b?(?:ytes?)?(?!\
 _BYTES = re.compile(r"(\d+)\s*(?:b|bytes?)?", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,/-])\d+(?:[.,]\d+)?(?![\w/-])")
 _URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")
-_PATH = re.compile(r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])\w[\w.-]*\.\w{1,8}(?!\w)")
+_FILE = re.compile(r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])\w[\w.-]*\.\w{1,8}(?!\w)")
+_FOLDERS = re.compile(r"(?<![\w/.])\w[\w.-]*(?:/[\w.-]+)+")
 _QUOTED = re.compile(
     r"\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|\u201c([^\u201d]+)\u201d"
     r"|\u00ab\s*([^\u00bb]+?)\s*\u00bb|\u201e([^\u201c\u201d]+)[\u201c\u201d]"
 )
+_WORD = re.compile(r"[^\s\ufffc]+")
+_TRIM = ".,;:!?\u00bf\u00a1()[]\u2026"
 
 
-def read_spans(text: str, lexicon: Lexicon, now: datetime) -> Spans:
-    """Source → the values of it in `text`, in order, each once. `words` are all words as written."""
+def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, now: datetime) -> Spans:
+    """Source → the values of it in `text`, in order, each once. `words` are all words as written.
+
+    `number` holds numbers in digits, also when said in words; `kind` extensions, `category` the kinds of
+    `config/kinds.toml`; `path` and `name` what can be a folder, file or other name.
+    """
     quoted = [next(part for part in found.groups() if part) for found in _QUOTED.finditer(text)]
     urls = [found[0] for found in _URL.finditer(text)]
-    masked = _mask(text, quoted + urls)
-    sizes = [found[0] for found in _SIZE.finditer(masked)]
+    unquoted = _mask(text, quoted + urls)
+    files = [found[0] for pattern in (_FILE, _FOLDERS) for found in pattern.finditer(unquoted)]
+    plain = _mask(unquoted, files)
+    sizes = [found[0] for found in _SIZE.finditer(plain)]
+    times = list(_times(plain, lexicon, now))
+    bare = _mask(plain, sizes + times)
+    found_kinds = list(_kinds(plain, lexicon, kinds))
+    named, placed = _named(bare, lexicon)
+    named = [name for name in named if name.lower().removesuffix("s") not in found_kinds]
     return {
         "quoted": _once(quoted),
         "url": _once(urls),
-        "path": _once(quoted + [found[0] for found in _PATH.finditer(_mask(text, urls))]),
-        "size": _once([size.replace(" ", "") for size in sizes]),
-        "number": _once(found[0].replace(",", ".") for found in _NUMBER.finditer(_mask(masked, sizes))),
-        "time": _once(_times(masked, lexicon, now)),
+        "path": _once([*quoted, *files, *placed, *named]),
+        "name": _once([*quoted, *files, *named, *placed]),
+        "kind": _once(found_kinds),
+        "category": _once(_by_word(_mask(bare, placed), [language.categories for language in lexicon.languages])),
+        "shallow": _once(_shallow(plain, lexicon)),
+        "size": _once(size.replace(" ", "") for size in sizes),
+        "number": _once(_numbers(bare, lexicon)),
+        "time": _once(times),
         "words": tuple(text.split()),
     }
 
@@ -64,11 +83,11 @@ def read_size(text: str) -> int | None:
 
 def _times(text: str, lexicon: Lexicon, now: datetime) -> Iterator[str]:
     """The longest runs of words that are a time, from left to right, none inside another."""
-    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
+    words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
     at = 0
     while at < len(words):
         for last in range(min(at + LONGEST_TIME, len(words)) - 1, at - 1, -1):
-            run = text[words[at][0] : words[last][1]].rstrip(".,;:!?")
+            run = text[words[at][0] : words[last][1]].rstrip(_TRIM)
             if read_range(fold(run), lexicon, now, bare=False) is not None:
                 yield run
                 at = last
@@ -76,11 +95,115 @@ def _times(text: str, lexicon: Lexicon, now: datetime) -> Iterator[str]:
         at += 1
 
 
-def _mask(text: str, parts: list[str]) -> str:
+def _named(text: str, lexicon: Lexicon) -> tuple[list[str], list[str]]:
+    """Words that are written or placed like names, and words that are placed like folders."""
+    named: list[str] = []
+    placed: list[str] = []
+    # A mark after a word separates it from the next; it stands as an empty word of its own.
+    words = [part for found in _WORD.finditer(text) for part in _with_mark(found[0])]
+    folded = [fold(word) for word in words]
+    for at, word in enumerate(words):
+        if not word:
+            continue
+        capital = at > 0 and word[0].isupper()
+        for language in lexicon.languages:
+            if _follows(folded, at, language, "before_name"):
+                named.append(_run(words, at))
+            elif folded[at] in language.folders or _beside_folder(folded, at, language):
+                placed.append(word)
+            elif _follows(folded, at, language, "before_path") and not _is_skipped(folded[at], language):
+                placed.append(_run(words, at))
+        if capital:
+            named.append(_run(words, at))
+    return named, placed
+
+
+def _with_mark(word: str) -> list[str]:
+    core = word.strip(_TRIM)
+    return [core, ""] if core and word.rstrip(_TRIM) != word else [core]
+
+
+def _follows(folded: list[str], at: int, language: Language, key: str) -> bool:
+    """Whether one of the words `key` stands before the word, with only words to pass over between."""
+    before = at - 1
+    while before >= 0 and _is_skipped(folded[before], language):
+        before -= 1
+    return before >= 0 and folded[before] in language.spans[key]
+
+
+def _is_skipped(word: str, language: Language) -> bool:
+    return word in language.spans["skip"] or word in language.spans["folder"]
+
+
+def _beside_folder(folded: list[str], at: int, language: Language) -> bool:
+    if _is_skipped(folded[at], language):
+        return False
+    following = folded[at + 1] if at + 1 < len(folded) else ""
+    return following in language.spans["folder"] or (at > 0 and folded[at - 1] in language.spans["folder"])
+
+
+def _run(words: list[str], at: int) -> str:
+    """The word and the capitalised words right after it."""
+    end = at + 1
+    while end < len(words) and words[at][0].isupper() and words[end] and words[end][0].isupper():
+        end += 1
+    return " ".join(words[at:end])
+
+
+def _kinds(text: str, lexicon: Lexicon, kinds: Kinds) -> Iterator[str]:
+    """The extensions that `text` names: as such ("PDFs", ".txt", "jpg") or in the lexicon's words."""
+    known = {extension for group in kinds.kinds.values() for extension in group} | set(kinds.same)
+    plain_words = {word for language in lexicon.languages for word in language.spans["plain_words"]}
+    for found in re.finditer(r"(?<![\w.])(\.?)(\w{2,8})(?!\w)", text):
+        word = found[2].lower()
+        for extension in (word, word.removesuffix("s"), word.removesuffix("'s")):
+            if found[1] or (extension in known and extension not in plain_words):
+                yield extension
+                break
+    yield from _by_word(text, [language.kinds for language in lexicon.languages])
+
+
+def _by_word(text: str, tables: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    folded = fold(text)
+    for table in tables:
+        for word, key in table.items():
+            if _holds(folded, word):
+                yield key
+
+
+def _shallow(text: str, lexicon: Lexicon) -> Iterator[str]:
+    folded = fold(text)
+    for language in lexicon.languages:
+        yield from (phrase for phrase in sorted(language.spans["shallow"]) if _holds(folded, phrase))
+
+
+def _holds(folded: str, phrase: str) -> bool:
+    at = folded.find(phrase)
+    while at >= 0:
+        end = at + len(phrase)
+        if not (at > 0 and folded[at - 1].isalnum()) and not (end < len(folded) and folded[end].isalnum()):
+            return True
+        at = folded.find(phrase, at + 1)
+    return False
+
+
+def _numbers(text: str, lexicon: Lexicon) -> Iterator[str]:
+    for found in re.finditer(r"[\w.,]+", text):
+        word = found[0].rstrip(".,")
+        if _NUMBER.fullmatch(word):
+            yield word.replace(",", ".")
+            continue
+        for language in lexicon.languages:
+            value = language.values.get("number", {}).get(fold(word))
+            if value is not None and fold(word) not in language.spans["skip"]:
+                yield value
+
+
+def _mask(text: str, parts: Iterable[str]) -> str:
     for part in parts:
         text = text.replace(part, "\ufffc" * len(part))
     return text
 
 
-def _once(values: Iterator[str] | list[str]) -> tuple[str, ...]:
+def _once(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))

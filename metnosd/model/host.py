@@ -54,9 +54,7 @@ class ModelHost:
             gpu_layers=gpu_layers,
             threads=threads or usable_cores(),
         )
-        self._process = ModelProcess(
-            options, mode_file=state / "model-mode.json", patience=Patience(silence=silence)
-        )
+        self._process = ModelProcess(options, mode_file=state / "model-mode.json", patience=Patience(silence=silence))
 
     @property
     def state(self) -> ModelState:

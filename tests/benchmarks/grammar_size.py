@@ -1,6 +1,6 @@
 """Build time and size of every grammar level, by pool and by message length.
 
-    python -m tests.benchmarks.grammar_size
+    python tests/benchmarks/grammar_size.py
 
 Prints milliseconds (the best of several builds), bytes, and the ratio of each to the row before, beside the
 ratio of what grew: a size that is linear grows no faster than that. The aims are 2 ms for a pool of 12 and
@@ -9,10 +9,14 @@ ratio of what grew: a size that is linear grows no faster than that. The aims ar
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # where metnosd is not installed
 
 from metnosd.grammar import (
     build_framework_grammar,

@@ -1,0 +1,44 @@
+"""The command `metnosd`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from channels.unix_socket import SocketInUse
+from metnosd.client import NotReachable
+from metnosd.commands import grammar, local, models, talk
+from metnosd.commands.common import FAILED, UNREACHABLE, err
+from metnosd.lexicon.lexicon import LexiconError
+from metnosd.model.catalog import CatalogError
+from metnosd.settings import SettingsError
+from metnosd.vaglio import PolicyError
+
+app = typer.Typer(
+    name="metnosd",
+    help="A daemon on your own machine that plans with a local model, asks before it acts, and can undo.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for topic in (local, talk, models, grammar):
+    topic.register(app)
+
+
+def main() -> None:
+    """Run the command of `sys.argv`; the exit status is that of `INTERFACES`: 0, 1, 2 or 3."""
+    try:
+        app()
+    except NotReachable as error:
+        err.print(str(error))
+        sys.exit(UNREACHABLE)
+    except (SettingsError, CatalogError, LexiconError, PolicyError, SocketInUse, OSError) as error:
+        err.print(str(error))
+        sys.exit(FAILED)
+    except ExceptionGroup as group:
+        for cause in group.exceptions:
+            err.print(str(cause))
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(FAILED)
