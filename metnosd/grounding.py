@@ -80,13 +80,36 @@ def ground_plan(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
         for name, value in step.args.items():
             schema = executor.schema["properties"][name]
             kept = _grounded(schema, value, folded, spans)
+            if source_of(schema) in QUOTING and kept in args.values() and name not in executor.schema["required"]:
+                # The same words twice say nothing more: a small model fills what is offered.
+                kept = None
             if kept is None and name in executor.schema["required"]:
                 where = f"steps.{number}.args.{name}"
                 raise PlanError(where, f"{value!r} is not in the request; use its words")
             if kept is not None:
                 args[name] = kept
         steps.append(Step(step.tool, args, step.source))
-    return Plan(tuple(_fill(steps, pool, spans)))
+    return Plan(tuple(_fill(_without_echoes(steps, pool), pool, spans)))
+
+
+def _without_echoes(steps: list[Step], pool: Pool) -> list[Step]:
+    """`steps` without a last reader that adds nothing: a small model repeats itself rather than stop.
+
+    That is one which looks alone at a place that an earlier step has looked at, or filters by a value by
+    which an earlier step has found.
+    """
+    kept = list(steps)
+    while len(kept) > 1:
+        last = kept[-1]
+        said = {str(value) for step in kept[:-1] for value in step.args.values()}
+        executor = _executor(pool, last)
+        alone = executor.kinds == (None,) and executor.gives is not None
+        repeats = last.args and all(str(value) in said for value in last.args.values())
+        narrows = executor.gives == "same" and str(last.args.get("value")) in said
+        if executor.effect or not ((alone and repeats) or narrows):
+            break
+        kept.pop()
+    return kept
 
 
 def _executor(pool: Pool, step: Step) -> Executor:
@@ -106,7 +129,7 @@ def _grounded(schema: Mapping[str, Any], value: Any, folded: str, spans: Spans) 
     if source in SAID:
         return _said(schema, value, spans.get(source, ()))
     if source == "number":
-        return value if str(value) in (*spans.get("number", ()), "1") else None
+        return value if str(value) in spans.get("number", ()) else None
     if source == "path":
         return _said_part(str(value), folded)
     return value if _quotes(str(value), folded) else None

@@ -88,7 +88,7 @@ class Planner:
         level = self._level
         offered = narrow(pool, spans)
         if level.args == "grounded":
-            return build_framework_grammar_grounded(offered.executors, grammar_spans(spans), last=pool.last)
+            return build_framework_grammar_grounded(offered.executors, spans, last=pool.last)
         if level.flow:
             return build_framework_grammar_flow(offered.executors, typed=level.args == "typed", last=pool.last)
         if level.args == "typed":
@@ -172,14 +172,10 @@ class Planner:
         check_words(plan, pool, reading)
         return plan
 
-    async def warm(self) -> None:
-        """Evaluate the static head of the prompt, so that the first request finds it in the KV cache."""
-        await self._model.complete(self._prompt.chat("", Pool(())), grammar='root ::= "{"', max_tokens=1)
-
-
-def grammar_spans(spans: Spans) -> Spans:
-    """`spans` with what a plan may hold although nobody said it: the number one ("the biggest file")."""
-    return {**spans, "number": tuple(dict.fromkeys((*spans.get("number", ()), "1")))}
+    @property
+    def prefix(self) -> Chat:
+        """The static head of every chat, for the KV cache."""
+        return self._prompt.chat("", Pool(()))
 
 
 def token_budget(text: str, pool: Pool) -> int:

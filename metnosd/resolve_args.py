@@ -81,14 +81,16 @@ def _place(text: str, reading: Reading) -> str:
 
 
 def _new_place(text: str, name: str, reading: Reading) -> str:
-    want: Want = "file" if name == "path" else "dir"
-    for wording in _wordings(text, reading.lexicon):
+    """Where something new goes: what exists under any of the wordings, else a new thing of the barest one."""
+    want: Want = "file" if name == "path" else "any"
+    wordings = _wordings(text, reading.lexicon)
+    for wording in wordings[:-1]:
         try:
-            return reading.scope.locate(wording, "any" if want == "file" else "dir")
+            return reading.scope.locate(wording, want)
         except Refusal as error:
             if error.sentence.key != "scope.missing":
                 raise
-    return reading.scope.locate_new(_wordings(text, reading.lexicon)[-1], want)
+    return reading.scope.locate_new(wordings[-1], want)
 
 
 def _wordings(text: str, lexicon: Lexicon) -> list[str]:

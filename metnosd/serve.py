@@ -20,7 +20,6 @@ from metnosd.commands.progress import fetch_progress
 from metnosd.locations import Locations
 from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
-from metnosd.model.service import ModelError
 from metnosd.planner import choose_level
 from metnosd.sentence import Sentence, say
 from metnosd.settings import Settings
@@ -70,29 +69,22 @@ async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[A
             model_ready=lambda: _not_ready(host),
             status=lambda: _status(host, places),
         )
+        host.keep_warm(assembly.parts.planner.prefix)
+        if settings.model.eager:
+            host.start()
         channel = UnixSocket(assembly.daemon, places.socket, int(settings.socket.mode, 8))
         try:
             await channel.start()
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(host.run(), name="model")]
-                if settings.model.eager:
-                    running.append(tasks.create_task(_warm(assembly, host), name="warm-up"))
+                model = tasks.create_task(host.run(), name="model")
                 try:
                     yield assembly, host
                 finally:
                     await channel.stop()
                     await assembly.daemon.close()
-                    for task in running:
-                        task.cancel()
+                    model.cancel()
         finally:
             assembly.store.close()
-
-
-async def _warm(assembly: Assembly, host: ModelHost) -> None:
-    """Load the model and the head of the prompt before anybody asks."""
-    host.start()
-    with contextlib.suppress(ModelError):
-        await assembly.parts.planner.warm()
 
 
 def _not_ready(host: ModelHost) -> Sentence | None:

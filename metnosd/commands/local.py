@@ -31,6 +31,7 @@ from metnosd.install import InstallError, apply, dry_run, plan_install
 from metnosd.locations import Locations, shipped_units
 from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
+from metnosd.planner import choose_level
 from metnosd.settings import Settings
 
 
@@ -104,6 +105,7 @@ async def _plan_here(
         settle_crash=False,
     )
     try:
+        host.keep_warm(assembly.parts.planner.prefix)
         task = asyncio.create_task(host.run())
         try:
             return await assembly.daemon.plan(assembly.owner, text, lang=lang, model=model)

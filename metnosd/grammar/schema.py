@@ -13,7 +13,6 @@ from typing import Any
 
 from metnosd.grammar.document import Document
 from metnosd.grammar.gbnf import (
-    LONGEST_REPETITION,
     LONGEST_START,
     Alternative,
     Alternatives,
@@ -286,7 +285,7 @@ class Translator:
         more = self.rules.name(self.wish)
         self.rules.define(more, [('","', *rest)])
         done = max(fixed, 1)
-        left = None if high is None else min(high, LONGEST_REPETITION + done) - done
+        left = None if high is None else high - done
         after: Alternative = (*times(more, max(low - done, 0), left), '"]"')
         if low < done and fixed:
             after = (self.rules.shared(self.wish, [after]),)

@@ -52,6 +52,7 @@ class _File(BaseModel):
     signals: dict[str, list[str]]
     time: dict[str, list[str]]
     paths: dict[str, list[str]]
+    numbers: dict[str, list[str]]
     folders: dict[str, list[str]]
     spans: _Spans
     categories: dict[str, list[str]]
@@ -80,6 +81,7 @@ class Language:
     signals: Mapping[str, tuple[Template, ...]]
     time: Mapping[str, tuple[Template, ...]]
     paths: Mapping[str, tuple[Template, ...]]
+    numbers: Mapping[str, tuple[Template, ...]]
     folders: Mapping[str, str]
     spans: Mapping[str, frozenset[str]]
     categories: Mapping[str, str]
@@ -161,11 +163,12 @@ def _load(file: Path) -> Language:
         signals=_compile(file, "signals", data.signals, lists),
         time=_compile(file, "time", data.time, lists),
         paths=_compile(file, "paths", data.paths, lists),
+        numbers=_compile(file, "numbers", data.numbers, lists),
         folders=_by_word(data.folders),
         spans={name: frozenset(fold(word) for word in words) for name, words in data.spans},
         categories=_by_word(data.categories),
         kinds=_by_word(data.kinds),
-        phrases=_phrases(data.executors),
+        phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}),
         sentences=_forms(file, data.say),
     )
 
@@ -192,13 +195,15 @@ def _compile(
     return compiled
 
 
-def _phrases(executors: Mapping[str, _Words]) -> tuple[Phrase, ...]:
+def phrases_of(executors: Mapping[str, Mapping[str, Sequence[str]]]) -> tuple[Phrase, ...]:
+    """The phrases of a section `[executors]`: executor → `verbs` and `nouns`."""
     found = []
     for name, words in executors.items():
-        for verb, texts in ((True, words.verbs), (False, words.nouns)):
-            for text in texts:
+        for section in ("verbs", "nouns"):
+            for text in words.get(section, ()):
                 body = r"\s+".join(re.escape(part) for part in fold(text).split())
-                found.append(Phrase(name, verb, len(text.split()), re.compile(rf"(?<!\w){body}(?!\w)")))
+                pattern = re.compile(rf"(?<!\w){body}(?!\w)")
+                found.append(Phrase(name, section == "verbs", len(text.split()), pattern))
     return tuple(found)
 
 

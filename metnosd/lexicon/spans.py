@@ -48,6 +48,9 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, now: datetime) -> Span
     sizes = [found[0] for found in _SIZE.finditer(plain)]
     times = list(_times(plain, lexicon, now))
     bare = _mask(plain, sizes + times)
+    numbers = list(_numbers(bare, lexicon))
+    if not numbers and any(template.search(fold(bare)) for g in lexicon.languages for template in g.numbers["one"]):
+        numbers.append("1")
     found_kinds = list(_kinds(plain, lexicon, kinds))
     named, placed = _named(bare, lexicon)
     named = [name for name in named if name.lower().removesuffix("s") not in found_kinds]
@@ -60,7 +63,7 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, now: datetime) -> Span
         "category": _once(_by_word(_mask(bare, placed), [language.categories for language in lexicon.languages])),
         "shallow": _once(_shallow(plain, lexicon)),
         "size": _once(size.replace(" ", "") for size in sizes),
-        "number": _once(_numbers(bare, lexicon)),
+        "number": _once(numbers),
         "time": _once(times),
         "words": tuple(text.split()),
     }

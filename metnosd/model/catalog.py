@@ -140,8 +140,7 @@ class Catalog:
         profile = self.get(name)
         if self.configured not in (None, profile.name):
             raise CatalogError(
-                f'The settings fix the model to "{self.configured}", which wins over this choice; '
-                "change it there."
+                f'The settings fix the model to "{self.configured}", which wins over this choice; change it there.'
             )
         if self.selection is None:
             raise CatalogError("There is no place to remember the selected model.")

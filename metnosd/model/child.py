@@ -64,9 +64,14 @@ class Child:
         number = int(request["id"])
         with self._lock:
             self._current = number
+        messages = [(str(role), str(text)) for role, text in request["messages"]]
         try:
+            if request["op"] == "warm":
+                engine.warm(messages, Path(request["folder"]), lambda: self._send({"id": number, "event": "progress"}))
+                self._send({"id": number, "event": "warm"})
+                return
             result = engine.generate(
-                [(str(role), str(text)) for role, text in request["messages"]],
+                messages,
                 grammar=request.get("grammar"),
                 max_tokens=int(request["max_tokens"]),
                 on_text=lambda text: self._send({"id": number, "event": "text", "text": text}),

@@ -9,9 +9,11 @@ then the top 40, then the whole vocabulary, which gives the same greedy text as 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -150,6 +152,49 @@ class Engine:
         result.timings_ms["prefill"] = (filled - compiled) * 1000
         result.timings_ms["decode"] = (ended - filled) * 1000
         return result
+
+    def warm(self, messages: Sequence[tuple[str, str]], folder: Path, on_progress: Callable[[], None]) -> bool:
+        """Have the chat evaluated, from its saved KV cache in `folder` if there is one; whether there was.
+
+        The file is keyed by library, model, settings and tokens, so that a stale one is never read; one that
+        llama.cpp does not take is made anew. Only the newest is kept.
+        """
+        prompt = self.tokenize(messages)
+        file = folder / f"prefix-{self._key(prompt)}.kv"
+        if self._load_state(file, prompt):
+            return True
+        self._prefill(prompt, on_progress)
+        for old in folder.glob("prefix-*.kv"):
+            old.unlink(missing_ok=True)
+        tokens = (llama_cpp.llama_token * len(prompt))(*prompt)
+        partial = file.with_suffix(".part")
+        partial.touch(mode=0o600)
+        if llama_cpp.llama_state_seq_save_file(self._context, str(partial).encode(), 0, tokens, len(prompt)):
+            partial.replace(file)
+        else:
+            partial.unlink(missing_ok=True)
+        return False
+
+    def _key(self, prompt: list[int]) -> str:
+        options = self._options
+        status = options.path.stat()
+        parts = (llama_cpp.__version__, options, status.st_size, status.st_mtime_ns, prompt)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+    def _load_state(self, file: Path, prompt: list[int]) -> bool:
+        if not file.is_file():
+            return False
+        self._forget(0)
+        tokens = (llama_cpp.llama_token * len(prompt))()
+        count = ctypes.c_size_t(0)
+        read = llama_cpp.llama_state_seq_load_file(
+            self._context, str(file).encode(), 0, tokens, len(prompt), ctypes.byref(count)
+        )
+        if not read or list(tokens[: count.value]) != prompt:
+            self._forget(0)
+            return False
+        self._tokens = list(prompt)
+        return True
 
     def _sampler(self, grammar: str) -> Any:
         sampler = llama_cpp.llama_sampler_init_grammar(self._vocab, grammar.encode(), b"root")

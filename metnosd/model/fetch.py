@@ -193,9 +193,7 @@ class _Fetch:
         def seen(done: int) -> None:
             loop.call_soon_threadsafe(self.report, "", "checking", done, "")
 
-        found = await blocking(
-            lambda stop: verify(self.profile, self.paths.final.parent, stop=stop, seen=seen)
-        )
+        found = await blocking(lambda stop: verify(self.profile, self.paths.final.parent, stop=stop, seen=seen))
         if isinstance(found, Problem):
             return False
         self.report("", "ready", found.path.stat().st_size, "" if found.checked else "not verified")
@@ -260,9 +258,7 @@ class _Fetch:
             if await self._linked(source):
                 return
         while True:
-            partial = await blocking(
-                lambda stop: Partial(self.paths, total, identity, self.options.checkpoint_bytes)
-            )
+            partial = await blocking(lambda stop: Partial(self.paths, total, identity, self.options.checkpoint_bytes))
             started = partial.length
             wrong = await self._complete(source, partial)
             if wrong is None:
@@ -337,9 +333,7 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
-def _wrong_content(
-    profile: Profile, path: Path, stop: threading.Event, seen: Callable[[int], None]
-) -> str | None:
+def _wrong_content(profile: Profile, path: Path, stop: threading.Event, seen: Callable[[int], None]) -> str | None:
     """What is wrong with the bytes of a file, or None."""
     if profile.sha256 is None:
         with open(path, "rb") as file:

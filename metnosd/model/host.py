@@ -70,6 +70,10 @@ class ModelHost:
         """How far the fetch is, while there is one."""
         return None if self._file_ready.is_set() else self._progress
 
+    def keep_warm(self, prefix: Sequence[tuple[str, str]]) -> None:
+        """See `ModelProcess.keep_warm`."""
+        self._process.keep_warm(prefix)
+
     def start(self) -> None:
         """Load the model as soon as its file is there, not at the first request."""
         self._process.start()

@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -150,13 +151,26 @@ class ModelLink:
         silence: float,
     ) -> Completion:
         """One request. A child that is silent for `silence` seconds is killed. Raises `ModelError`."""
+        request = {"op": "generate", "messages": list(messages), "grammar": grammar, "max_tokens": max_tokens}
+        return _completion(await self._request(request, on_text, silence))
+
+    async def warm(self, messages: Sequence[tuple[str, str]], folder: Path, silence: float) -> None:
+        """Have the chat in the KV cache, from or into a file in `folder`. Raises `ModelError`."""
+        request = {"op": "warm", "messages": list(messages), "folder": str(folder)}
+        event = await self._request(request, None, silence)
+        if event["event"] != "warm":
+            _completion(event)
+
+    async def _request(
+        self, request: dict[str, Any], on_text: Callable[[str], None] | None, silence: float
+    ) -> dict[str, Any]:
+        """The last event of one request."""
         number, self._next = self._next, self._next + 1
         events = self._events[number] = asyncio.Queue()
-        request = {"id": number, "op": "generate", "messages": list(messages), "grammar": grammar}
         try:
             if self.closed:
                 raise ModelError("died", "The model process has ended.")
-            await self._write(request | {"max_tokens": max_tokens})
+            await self._write({"id": number, **request})
             while True:
                 try:
                     async with asyncio.timeout(silence):
@@ -167,7 +181,7 @@ class ModelLink:
                 if event["event"] == "text" and on_text is not None:
                     on_text(event["text"])
                 elif event["event"] not in ("text", "progress"):
-                    return _completion(event)
+                    return event
         except asyncio.CancelledError:
             # The child answers nobody now; it drops the request at its next look at the flag.
             self._writer.write(pack({"id": number, "op": "cancel"}))

@@ -61,6 +61,11 @@ class ModelProcess:
         self._link: ModelLink | None = None
         self._state = ModelState("stopped")
         self._failures = 0
+        self._prefix: Sequence[tuple[str, str]] = ()
+
+    def keep_warm(self, prefix: Sequence[tuple[str, str]]) -> None:
+        """Have the chat `prefix` in the KV cache of every child from the next one on, before it serves."""
+        self._prefix = prefix
 
     @property
     def state(self) -> ModelState:
@@ -98,6 +103,7 @@ class ModelProcess:
             return str(error) or "The model process did not start in time."
         self._link = link
         try:
+            await self._warm(link)
             await self._set(ModelState("ready", mode, link.pid, link.offload, self._state.restarts))
             log.info("model_ready", mode=mode, pid=link.pid)
             reason = await link.wait_closed()
@@ -106,6 +112,15 @@ class ModelProcess:
         finally:
             self._link = None
             await link.close()
+
+    async def _warm(self, link: ModelLink) -> None:
+        if not self._prefix:
+            return
+        try:
+            await link.warm(self._prefix, self._mode_file.parent, self._patience.silence)
+        except ModelError as error:
+            # A cold start is slower, no worse; a child that died here is seen by whoever waits for its end.
+            log.warning("model_not_warmed", code=error.code, error=str(error))
 
     async def _launch(self) -> tuple[ModelLink, str]:
         first = MODES.index(self._remembered_mode())

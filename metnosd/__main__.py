@@ -1,0 +1,6 @@
+"""`python -m metnosd`."""
+
+from metnosd.cli import main
+
+if __name__ == "__main__":
+    main()
