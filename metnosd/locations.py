@@ -71,18 +71,16 @@ def locate(config: Path | None = None, environ: Mapping[str, str] | None = None)
         chosen, folder = etc / "metnosd.toml", etc
     state = _path(env, "STATE_DIRECTORY") or platformdirs.user_state_path("metnosd")
     runtime = _path(env, "RUNTIME_DIRECTORY")
-    socket = runtime / "metnosd.sock" if runtime else _runtime_dir(env) / "metnosd.sock"
+    socket = runtime / "metnosd.sock" if runtime else _socket(env, state)
     return Locations(chosen, folder, state, socket, models, is_system=state.is_relative_to("/var/lib"))
 
 
-def _runtime_dir(env: Mapping[str, str]) -> Path:
-    given = _path(env, "XDG_RUNTIME_DIR")
-    if given is not None:
-        return given
-    system = Path("/run/metnosd")
-    if system.is_dir():
-        return system
-    return platformdirs.user_runtime_path("metnosd")
+def _socket(env: Mapping[str, str], state: Path) -> Path:
+    """In the runtime folder; without one beside the state, never in a folder that others can write to."""
+    for folder in (_path(env, "XDG_RUNTIME_DIR"), Path(f"/run/user/{os.getuid()}")):
+        if folder is not None and folder.is_dir():
+            return folder / "metnosd.sock"
+    return state / "metnosd.sock"
 
 
 def _path(env: Mapping[str, str], name: str) -> Path | None:

@@ -70,6 +70,8 @@ _LITERAL_UNSAFE = re.compile(r'[\\"\x00-\x1f\x7f]')
 
 def literal(text: str) -> str:
     """`text` as a GBNF string literal."""
+    if _LITERAL_UNSAFE.search(text) is None:
+        return f'"{text}"'
     return '"' + _LITERAL_UNSAFE.sub(_escape_literal, text) + '"'
 
 
@@ -82,8 +84,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def json_text(value: object) -> str:
     """`value` as compact JSON in UTF-8; a lone surrogate stays an escape."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _ENCODE(value)
+    return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def char_class(ranges: Iterable[tuple[int, int]]) -> str:
@@ -98,11 +103,10 @@ def _class_part(low: int, high: int) -> str:
 
 
 def _class_char(code: int) -> str:
-    if code > 0xFFFF:
-        return f"\\U{code:08X}"
-    if code > 0x7E:
-        return f"\\u{code:04X}"
+    """A character in a class; other readers of GBNF misread `\\U` and a `\\u` with leading zeros."""
     char = chr(code)
+    if code > 0x7E:
+        return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if 0x1000 <= code < 0x10000 else char
     return char if char.isalnum() or char in " !#$%&'()*+,./:;<=>?@_`{|}~" else f"\\x{code:02X}"
 
 
@@ -166,7 +170,7 @@ class Rules:
     """
 
     def __init__(self, prefix: str = "") -> None:
-        self._bodies: dict[str, Alternatives | Block] = {**JSON_RULES}
+        self._bodies: dict[str, Alternatives | Block] = {}
         self._names = {"root", *JSON_RULES}
         self._prefix = prefix
         self._bases: dict[str, str] = {}
@@ -217,35 +221,36 @@ class Rules:
 
         None when nothing can match.
         """
-        bodies = self._used("root", root)
+        bodies, _ = self._used("root", root, {**JSON_RULES, **self._bodies})
         if not bodies:
             return None
         return "".join([_line(name, body) for name, body in bodies.items()])
 
     def block(self, name: str, root: Alternatives) -> Block | None:
         """The rules that `root` reaches, `name` first, without generic JSON; None when nothing matches."""
-        bodies = self._used(name, root)
+        bodies, outside = self._used(name, root, self._bodies)
         if not bodies:
             return None
-        own = {rule: body for rule, body in bodies.items() if rule not in JSON_RULES}
-        outside = [rule for rule in _targets(own.values()) if rule not in own]
-        return Block("".join([_line(rule, body) for rule, body in own.items()]), tuple(outside))
+        return Block("".join([_line(rule, body) for rule, body in bodies.items()]), tuple(outside))
 
-    def _used(self, name: str, root: Alternatives) -> dict[str, Alternatives | Block]:
-        bodies: dict[str, Alternatives | Block] = {name: root, **self._bodies}
+    def _used(
+        self, name: str, root: Alternatives, known: Mapping[str, Alternatives | Block]
+    ) -> tuple[dict[str, Alternatives | Block], list[str]]:
+        """What `root` reaches of the rules `known`, and the rules that it needs besides."""
+        bodies: dict[str, Alternatives | Block] = {name: root, **known}
         if self.check_endless or not all(bodies.values()):
             bodies = _without_impossible(bodies)
         if not bodies.get(name):
-            return {}
+            return {}, []
         reached = {name}
         waiting = [name]
+        outside: list[str] = []
         while waiting:
-            for target in _targets([bodies[waiting.pop()]]):
+            for target in _targets(bodies[waiting.pop()]):
                 if target not in reached:
                     reached.add(target)
-                    if target in bodies:
-                        waiting.append(target)
-        return {rule: body for rule, body in bodies.items() if rule in reached}
+                    (waiting if target in bodies else outside).append(target)
+        return {rule: body for rule, body in bodies.items() if rule in reached}, outside
 
 
 def rule_name(wish: str) -> str:
@@ -263,18 +268,11 @@ def _line(name: str, body: Alternatives | Block) -> str:
 _EMPTY = '""'
 
 
-def _targets(bodies: Iterable[Alternatives | Block]) -> dict[str, None]:
-    """The rules that these bodies name, each once."""
-    found: dict[str, None] = {}
-    for body in bodies:
-        if isinstance(body, Block):
-            found.update(dict.fromkeys(body.needs))
-            continue
-        for parts in body:
-            for part in parts:
-                if type(part) is Ref:
-                    found[part.target] = None
-    return found
+def _targets(body: Alternatives | Block) -> Sequence[str]:
+    """The rules that a body names."""
+    if type(body) is Block:
+        return body.needs
+    return [part.target for parts in body for part in parts if type(part) is Ref]
 
 
 def _without_impossible(bodies: Mapping[str, Alternatives | Block]) -> dict[str, Alternatives | Block]:

@@ -66,7 +66,7 @@ _STRINGS = ("pattern", "format", "$ref")
 
 def is_schema(value: object) -> bool:
     """Whether `value` has the type of a schema."""
-    return isinstance(value, (bool, Mapping))
+    return type(value) is dict or isinstance(value, (bool, Mapping))
 
 
 def _is_list_of(value: object, kind: Callable[[object], bool]) -> bool:
@@ -113,7 +113,7 @@ def check(piece: Piece) -> None:
     """Raise GrammarError where the keywords of this one schema (not of those below) are malformed."""
     if isinstance(piece.schema, bool):
         return
-    if not isinstance(piece.schema, Mapping):
+    if type(piece.schema) is not dict and not isinstance(piece.schema, Mapping):
         raise GrammarError(f"{piece.pointer or 'the root'} is no schema: {show(piece.schema)}")
     for key, value in piece.schema.items():
         is_right = _CHECKS.get(key)
@@ -170,10 +170,15 @@ def counts_of(flat: Flat, low: str, high: str) -> tuple[int, int | None]:
 
 def same(value: object) -> str:
     """A text that is equal for equal JSON values: 1 and 1.0 are, 1 and true are not."""
+    if type(value) is str:
+        return f'"{value}'
     try:
-        return json.dumps(_whole(value), sort_keys=True, allow_nan=False)
+        return _ENCODE(_whole(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise GrammarError(f"{show(value)} is no JSON value") from error
+
+
+_ENCODE = json.JSONEncoder(sort_keys=True, allow_nan=False).encode
 
 
 def _whole(value: object) -> object:
@@ -194,8 +199,9 @@ def values_of(flat: Flat) -> list[Any] | None:
     for _, schema in flat:
         for listed in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
             if listed is not None:
-                values = {same(value): value for value in reversed(listed)}
-                values = {same(value): values[same(value)] for value in listed}
+                values: dict[str, Any] = {}
+                for value in listed:
+                    values.setdefault(same(value), value)
                 found = values if found is None else {k: v for k, v in found.items() if k in values}
     return None if found is None else list(found.values())
 

@@ -207,25 +207,35 @@ def typed_tools(
 
 
 def _ending(base: str, schema: Any, words: bool) -> Block | None:
-    """The end of a step with the arguments of `schema`; None when that admits nothing."""
+    """The end of a step with the arguments of `schema`, its rules named after `base`.
+
+    None when `schema` admits nothing. Equal schemas are translated once, with a stand-in for the name.
+    """
     try:
         text = json.dumps(schema, default=dict)
     except RecursionError:
-        return _write_ending(base, schema, words)
+        block = _write_ending(schema, words)
     except (TypeError, ValueError) as error:
         raise GrammarError(f"the schema is not JSON: {error}") from error
-    return _cached_ending(base, text, words)
+    else:
+        block = _cached_ending(text, words)
+    return None if block is None else Block(block.text.replace(_STAND_IN, base), block.needs)
+
+
+_STAND_IN = "\0"
+"""Stands for the name of a tool in the names of its rules; no finished grammar holds this character."""
 
 
 @lru_cache(maxsize=2048)
-def _cached_ending(base: str, schema: str, words: bool) -> Block | None:
-    return _write_ending(base, json.loads(schema), words)
+def _cached_ending(schema: str, words: bool) -> Block | None:
+    return _write_ending(json.loads(schema), words)
 
 
-def _write_ending(base: str, schema: Any, words: bool) -> Block | None:
-    rules = Rules(f"{base}-arg")
-    args = Translator(rules, schema, base, closed=True, words=Ref("words") if words else None)
-    return rules.block(f"{base}-args", [('"\\"args\\":"', *args.arguments(), '"}"')])
+def _write_ending(schema: Any, words: bool) -> Block | None:
+    rules = Rules(f"{_STAND_IN}-arg")
+    translator = Translator(rules, schema, "arg", closed=True, words=Ref("words") if words else None)
+    ending: Alternative = ('"\\"args\\":"', *translator.arguments(), '"}"')
+    return rules.block(f"{_STAND_IN}-args", [ending])
 
 
 def _named(name: str) -> str:

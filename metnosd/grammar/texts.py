@@ -27,9 +27,10 @@ def text_rules(rules: Rules, wish: str, document: Document, flat: Flat) -> Alter
             document.note(pointer)
         for pattern in _patterns(schema):
             parts = _written(rules, wish, pattern, low, high) if chosen is None else None
-            chosen = parts or chosen
             if parts is None:
                 document.note(pointer)
+            else:
+                chosen = parts
     if chosen is None:
         if low > LONGEST_START:
             document.note_all(flat, "minLength")
