@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -50,7 +50,7 @@ class UnixSocket:
         # The mode is there before the first client can connect: bind makes the file, listen opens it.
         listener.bind(str(self._path))
         self._path.chmod(self._mode)
-        self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_LINE + 1)
+        self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_LINE)
 
     async def stop(self) -> None:
         """Close the socket and every connection."""
@@ -131,22 +131,27 @@ class _Connection:
                         self.error(None, "bad_request", "The last line has no newline.")
                     return
                 except asyncio.LimitOverrunError as overrun:
-                    await self._skip_line(overrun.consumed)
                     self.error(None, "too_long", f"A line may have {MAX_LINE} bytes.")
+                    if not await self._skip_line(overrun.consumed):
+                        return
                     continue
+                except ConnectionError:
+                    return
                 if line.strip():
                     requests.create_task(self._serve_line(user, line))
 
-    async def _skip_line(self, seen: int) -> None:
-        """Read away the rest of a line that is too long."""
+    async def _skip_line(self, seen: int) -> bool:
+        """Read away the rest of a line that is too long; False where the connection ends in it."""
         while True:
-            await self._reader.readexactly(seen)
             try:
+                await self._reader.readexactly(seen)
                 await self._reader.readuntil(b"\n")
             except asyncio.LimitOverrunError as overrun:
                 seen = overrun.consumed
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return False
             else:
-                return
+                return True
 
     async def _serve_line(self, user: User, line: bytes) -> None:
         number = None
@@ -188,7 +193,7 @@ class _Connection:
             "socket",
             _text(request, "conversation", "main"),
             _text(request, "text", ""),
-            lang=request.get("lang"),
+            lang=_text(request, "lang", "") or None,
             message_id=_text(request, "message_id", "") or None,
         )
 
@@ -215,7 +220,7 @@ class _Connection:
         plan = await self._service.plan(
             user,
             _text(request, "text", ""),
-            lang=request.get("lang"),
+            lang=_text(request, "lang", "") or None,
             model=request.get("model", True) is not False,
         )
         self.send(request.get("id"), {"type": "plan", **plan})
@@ -245,7 +250,7 @@ class _Connection:
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        request = json.loads(line.decode("utf-8"))
+        request = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise ServiceError("bad_json", f"The line is no JSON in UTF-8: {error}.") from error
     if not isinstance(request, dict):
@@ -253,8 +258,15 @@ def _parse(line: bytes) -> dict[str, Any]:
     return request
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _text(request: Mapping[str, Any], key: str, default: str) -> str:
-    value = request.get(key, default)
+    """The text under `key`; `default` where it is left out or null."""
+    value = request.get(key)
+    if value is None:
+        return default
     if not isinstance(value, str):
         raise ServiceError("bad_request", f"{key} is a text.")
     return value

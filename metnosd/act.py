@@ -11,18 +11,17 @@ import structlog
 
 from metnosd.effects import (
     Effect,
-    MakeDir,
     MovePath,
     PackFiles,
     RemoveDir,
+    RestoreFile,
     TrashPath,
-    UntrashPath,
     WriteFile,
 )
 from metnosd.entries import Entry, StepOutcome
 from metnosd.executor import Cancelled, Limits
 from metnosd.journal import Journal, JournalRow
-from metnosd.perform import Performed, fingerprint, perform, prepare
+from metnosd.perform import Performed, fingerprint, no_check, perform, prepare
 from metnosd.resolve import Context, ResolvedStep
 from metnosd.scope import Scope
 from metnosd.sentence import Refusal, Sentence, say
@@ -105,7 +104,7 @@ def _summary(done: list[tuple[Effect, tuple[Entry, ...]]], scope: Scope) -> Sent
     effects = groups[main]
     if len(groups) > 1 and main.startswith("undo_"):
         return say("done.undo", count=sum(len(group) for group in groups.values()))
-    return say(f"done.{main}", count=len(effects), **describe(effects[0], scope))
+    return say(f"done.{main}", **(describe(effects[0], scope) | {"count": len(effects)}))
 
 
 def describe(effect: Effect, scope: Scope) -> dict[str, object]:
@@ -121,7 +120,7 @@ def describe(effect: Effect, scope: Scope) -> dict[str, object]:
     if isinstance(effect, WriteFile):
         values["text"] = effect.text
     if isinstance(effect, PackFiles):
-        values["files"] = len(effect.sources)
+        values["count"] = len(effect.sources)
     return values
 
 
@@ -131,9 +130,8 @@ def settle(journal: Journal, scope_of: Callable[[str], Scope | None]) -> int:
     for row in rows:
         scope = scope_of(row.turn)
         happened = scope is not None and _happened(row, scope)
-        path = _made(row.effect)
         if happened and scope is not None:
-            journal.done(row.id, fingerprint(scope, path) if path else None, row.effect.undoes)
+            journal.done(row.id, _left(row.effect, scope), row.effect.undoes)
         else:
             journal.failed(row.id)
         log.warning("journal_settled", row=row.id, effect=row.effect.kind, happened=happened)
@@ -143,17 +141,41 @@ def settle(journal: Journal, scope_of: Callable[[str], Scope | None]) -> int:
 def _happened(row: JournalRow, scope: Scope) -> bool:
     """Whether the effect of `row` is there. Every effect appears whole or not at all (`metnosd.perform`)."""
     effect = row.effect
-    if isinstance(effect, MovePath):
-        return fingerprint(scope, effect.source) is None and fingerprint(scope, effect.target) is not None
-    if isinstance(effect, TrashPath | RemoveDir):
-        return fingerprint(scope, effect.path) is None
+    if isinstance(effect, RemoveDir):
+        return _look(scope, effect.path) is None
+    if isinstance(effect, TrashPath):
+        return _look(scope, effect.path) is None and _left(effect, scope) is not None
     made = _made(effect)
-    return made is not None and fingerprint(scope, made) not in (None, row.before)
+    now = _look(scope, made) if made is not None else None
+    if isinstance(effect, MovePath):
+        return now is not None and _look(scope, effect.source) is None
+    if isinstance(effect, WriteFile | RestoreFile) and row.before is not None:
+        return now not in (None, row.before)
+    # Nothing stood where the others make something, or they would not have begun.
+    return now is not None
+
+
+def _left(effect: Effect, scope: Scope) -> str | None:
+    """The fingerprint of what `effect` left: in the trash, or at the path that it made."""
+    if isinstance(effect, TrashPath):
+        try:
+            return scope.keep.fingerprint(effect.slot, no_check) if scope.keep else None
+        except (Refusal, OSError):
+            return None
+    path = _made(effect)
+    return _look(scope, path) if path is not None else None
+
+
+def _look(scope: Scope, path: str) -> str | None:
+    """The fingerprint of what is at `path`; None also where that is out of reach by now."""
+    try:
+        return fingerprint(scope, path)
+    except (Refusal, OSError):
+        return None
 
 
 def _made(effect: Effect) -> str | None:
+    """The path at which something stands after `effect`."""
     if isinstance(effect, TrashPath | RemoveDir):
         return None
-    if isinstance(effect, MakeDir | UntrashPath | WriteFile):
-        return effect.path
     return getattr(effect, "target", None) or getattr(effect, "path", None)

@@ -44,9 +44,18 @@ class Client:
     def ask(
         self, request: Mapping[str, Any], on_event: Callable[[dict[str, Any]], None] = lambda _event: None
     ) -> dict[str, Any]:
-        """Send `request` and return its last event; `on_event` gets those before it. Raises `NotReachable`."""
-        number = self.send(request)
+        """Send `request` and return its last event; `on_event` gets those before it. Raises `NotReachable`.
+
+        An error that belongs to no request, such as the refusal of this user, is a last event too.
+        """
+        try:
+            number = self.send(request)
+        except NotReachable:
+            # A daemon that refuses a connection says why before it closes it.
+            return self._refusal()
         for event in self._events():
+            if event.get("id") is None and event["type"] == "error":
+                return event
             if event.get("id") != number:
                 continue
             if event["type"] in ("progress", "consent_request"):
@@ -54,6 +63,12 @@ class Client:
             else:
                 return event
         raise NotReachable("The daemon went away before it answered.")
+
+    def _refusal(self) -> dict[str, Any]:
+        for event in self._events():
+            if event.get("id") is None and event["type"] == "error":
+                return event
+        raise NotReachable("The daemon closed the connection.")
 
     def send(self, request: Mapping[str, Any]) -> str:
         """Send `request` under a new id, and return that."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 
+from metnosd.consent import Consent
 from metnosd.history import history_to_json
 from metnosd.journal import Journal
+from metnosd.lexicon.signals import Signals
 from metnosd.message import MAX_TEXT, Message, Reply
 from metnosd.preview import preview
 from metnosd.resolve import Context
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
+from metnosd.store import from_text
 from metnosd.turn import Parts, Turn, new_turn_id, read_message
 from metnosd.user import User
 
@@ -91,6 +94,8 @@ class Daemon:
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
         signals = read_message(message, self._parts.lexicon)
+        if signals.signal in ("confirm", "deny"):
+            return await self._answer(message, signals.signal == "confirm")
         turn_id = new_turn_id()
         earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         if earlier is not None:
@@ -114,7 +119,12 @@ class Daemon:
         return Reply.from_json(reply)
 
     async def _run(
-        self, message: Message, context: Context, tell: Tell, way: Callable[[Turn], Any], signals: Any
+        self,
+        message: Message,
+        context: Context,
+        tell: Tell,
+        way: Callable[[Turn], Coroutine[Any, Any, Reply]],
+        signals: Signals,
     ) -> Reply:
         running: _Running
 
@@ -128,6 +138,25 @@ class Daemon:
         running.task.add_done_callback(lambda _task: self._running.pop(context.turn, None))
         return await asyncio.shield(running.task)
 
+    async def _answer(self, message: Message, yes: bool) -> Reply:
+        """Take "yes" or "no" as the answer to the one open question of the conversation."""
+        now = self._parts.clock()
+        user = message.user
+        pending = await asyncio.to_thread(self._parts.consents.open_in, user.name, message.conversation, now)
+        if len(pending) != 1:
+            return self._word("consent.none" if not pending else "consent.which", "nothing", user)
+        turn = pending[0].turn
+        running = self._running.get(turn)
+        task = running.task if running is not None else None
+        if not await self.consent(user, pending[0].token, yes):
+            return self._word("consent.none", "nothing", user)
+        if task is not None:
+            return await asyncio.shield(task)
+        row = await asyncio.to_thread(self._parts.turns.get, turn)
+        if row is None or not row["reply"]:
+            return self._word("consent.no", "refused", user)
+        return Reply.from_json(from_text(row["reply"]))
+
     async def consent(self, user: User, token: str, yes: bool) -> bool:
         """See `Service`."""
         now = self._parts.clock()
@@ -137,27 +166,26 @@ class Daemon:
         running = self._running.get(consent.turn)
         if running is not None and running.turn.waiting_for == token:
             running.turn.answer(yes)
-        elif yes:
-            await self._resume(consent.turn, user, consent)
+        else:
+            await self._resume(consent, user, yes)
         return True
 
-    async def _resume(self, turn_id: str, user: User, consent: Any) -> None:
-        """Carry out a plan that was approved after a restart; its reply is kept with its turn."""
-        row = await asyncio.to_thread(self._parts.turns.get, turn_id)
+    async def _resume(self, consent: Consent, user: User, yes: bool) -> None:
+        """Go on with a turn whose question was answered after a restart; its reply is kept with it."""
+        row = await asyncio.to_thread(self._parts.turns.get, consent.turn)
         if row is None:
             return
+        received = datetime.fromisoformat(row["received_at"])
         message = Message(
-            row["message_id"],
-            user,
-            row["channel"],
-            row["conversation"],
-            row["text"],
-            row["lang"],
-            datetime.fromisoformat(row["received_at"]),
+            row["message_id"], user, row["channel"], row["conversation"], row["text"], row["lang"], received
         )
-        context = Context(turn_id, user, row["lang"], self._parts.clock(), ())
+        context = Context(consent.turn, user, row["lang"], self._parts.clock(), ())
         signals = read_message(message, self._parts.lexicon)
-        await self._run(message, context, lambda _event: None, lambda turn: turn.resume(consent), signals)
+
+        def way(turn: Turn) -> Coroutine[Any, Any, Reply]:
+            return turn.resume(consent) if yes else turn.refuse(consent)
+
+        await self._run(message, context, lambda _event: None, way, signals)
 
     async def cancel(self, user: User, message_id: str) -> Reply:
         """See `Service`."""
@@ -177,8 +205,9 @@ class Daemon:
         turn_id = new_turn_id()
         await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         context = Context(turn_id, user, signals.lang, message.received_at, ())
-        way: Callable[[Turn], Any] = lambda turn: turn.call(tool, {"count": count})  # noqa: E731  # one use
-        return await self._run(message, context, lambda _event: None, way, signals)
+        return await self._run(
+            message, context, lambda _event: None, lambda turn: turn.call(tool, {"count": count}), signals
+        )
 
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:
         """See `Service`."""

@@ -40,11 +40,12 @@ class Entry:
 
     `kind` is one of `KINDS`. `fields` are JSON values, and for a file or folder: `path` (absolute, as
     `os.fsdecode` gives it, so bytes that are no UTF-8 are lone surrogates), `name`, `size` in bytes and
-    `modified` (aware `datetime`).
+    `modified` (aware `datetime`). `shown` says the entry in words, where its fields alone would not.
     """
 
     kind: str
     fields: Mapping[str, object] = field(default_factory=dict)
+    shown: Sentence | None = None
 
     @property
     def path(self) -> str:

@@ -76,7 +76,7 @@ def ground_plan(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
     steps = []
     for number, step in enumerate(plan.steps, 1):
         executor = _executor(pool, step)
-        args = {}
+        args: dict[str, Any] = {}
         for name, value in step.args.items():
             schema = executor.schema["properties"][name]
             kept = _grounded(schema, value, folded, spans)

@@ -93,11 +93,15 @@ class Journal:
         return _rows(self._store.rows("select * from journal where turn = :turn order by id", {"turn": turn}))
 
     def newest_turns(self, user: str, kinds: Sequence[str], count: int) -> list[str]:
-        """The newest turns of `user` of these kinds with effects not taken back, newest first."""
+        """The newest turns of `user` of these kinds with effects not taken back, newest first.
+
+        A folder that was to be made and stood there already is no effect.
+        """
         marks = ", ".join(f"'{kind}'" for kind in kinds)
         sql = (
             "select j.turn, max(j.id) as newest from journal j join turns t on t.id = j.turn"
             f" where j.user = :user and j.state = 'done' and j.undone_by is null and t.kind in ({marks})"
+            " and (j.inverse is not null or json_extract(j.effect, '$.kind') != 'mkdir')"
             " group by j.turn order by newest desc limit :count"
         )
         return [row["turn"] for row in self._store.rows(sql, {"user": user, "count": count})]

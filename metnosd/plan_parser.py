@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -87,16 +88,18 @@ def _opens_string(text: str, at: int) -> bool:
 
 
 def _load(text: str, offset: int) -> Any:
+    # json raises ValueError itself for a number with more digits than Python turns into one.
     try:
         return _strict(text)
-    except json.JSONDecodeError as first:
+    except ValueError as first:
         try:
             return _strict(_mend(text))
-        except json.JSONDecodeError:
+        except ValueError:
             if '"steps"' not in text and "'steps'" not in text:
                 return None
-            where = f"character {offset + first.pos}"
-            raise PlanError(where, f"the plan is no JSON: {first.msg}") from first
+            at = f"character {offset + first.pos}" if isinstance(first, json.JSONDecodeError) else ""
+            what = first.msg if isinstance(first, json.JSONDecodeError) else "a number is too long"
+            raise PlanError(at, f"the plan is no JSON: {what}") from first
 
 
 def _strict(text: str) -> Any:
@@ -106,9 +109,8 @@ def _strict(text: str) -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise PlanError(twice, "the key stands twice")
+        counts = Counter(key for key, _ in pairs)
+        raise PlanError(counts.most_common(1)[0][0], "the key stands twice")
     return value
 
 
@@ -147,15 +149,18 @@ def _mend(text: str) -> str:
 
 
 def _whole_steps(text: str) -> tuple[str, ...]:
-    """The tools of the steps that are whole in a plan that was cut off."""
+    """The tools of the steps that are whole in a plan that was cut off, up to one that is no step."""
     at = text.find("[")
     kept: list[str] = []
     while 0 <= at < len(text):
         at = text.find("{", at)
-        end = _end_of_object(text, at) if at >= 0 else None
+        try:
+            end = _end_of_object(text, at) if at >= 0 else None
+            value = _load(text[at:end], at) if end is not None else None
+        except PlanError:
+            break
         if end is None:
             break
-        value = _load(text[at:end], at)
         if isinstance(value, dict) and isinstance(value.get("tool"), str):
             kept.append(value["tool"])
         at = end

@@ -83,6 +83,11 @@ class Planner:
         self._prompt = prompt
         self._level = level or Level()
 
+    @property
+    def constraint(self) -> Constraint:
+        """How strongly plans are held to a grammar."""
+        return self._model.constraint if self._level.grammar else "none"
+
     def grammar(self, pool: Pool, spans: Spans) -> str:
         """The GBNF that constrains a plan over `pool` for a message with `spans`."""
         level = self._level
@@ -117,10 +122,9 @@ class Planner:
         `on_step` is called as the model begins each step.
         """
         started = time.monotonic()
-        constrained = self._level.grammar and self._model.constraint == "gbnf"
-        grammar = self.grammar(pool, spans) if constrained else None
+        grammar = self.grammar(pool, spans) if self.constraint == "gbnf" else None
         if grammar is None:
-            log.warning("planning_without_grammar", constraint=self._model.constraint)
+            log.warning("planning_without_grammar", constraint=self.constraint)
         built = time.monotonic()
         chat = self._prompt.chat(text, pool, last_count)
         budget = token_budget(text, pool)
@@ -139,7 +143,7 @@ class Planner:
                 if not error.truncated:
                     chat = self._prompt.retry(chat, answer, str(error))
             else:
-                return Planned(plan, "model", self._model.constraint, attempt, timings)
+                return Planned(plan, "model", self.constraint, attempt, timings)
         raise AssertionError("the second failure is raised above")
 
     async def _ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +25,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     started = time.monotonic()
     signals = read_message(message, parts.lexicon)
     read = time.monotonic()
-    last = parts.turns.last_entries(message.user.name, message.channel, message.conversation)
+    last = await asyncio.to_thread(parts.turns.last_entries, message.user.name, message.channel, message.conversation)
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
     spans = read_spans(message.text, parts.lexicon, parts.kinds, context.now)
@@ -41,7 +42,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
         },
         "pool": list(pool.names),
         "grammar_sha256": grammar_digest(parts.planner.grammar(pool, spans)),
-        "constraint": None,
+        "constraint": parts.planner.constraint,
         "plan": None,
         "resolved": None,
         "verdict": None,
@@ -50,7 +51,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     }
     plan = parts.planner.fast(signals, pool)
     if plan is not None:
-        shown |= {"path": "fast"} | _from_plan(plan, pool, parts, context, reading)
+        shown |= {"path": "fast"} | await asyncio.to_thread(_from_plan, plan, pool, parts, context, reading)
     elif use_model:
         shown |= await _with_model(parts, message, pool, spans, reading, context, shown["timings_ms"])
     shown["timings_ms"]["total"] = (time.monotonic() - started) * 1000
@@ -73,8 +74,7 @@ async def _with_model(
     except ModelError as error:
         return {"error": {"code": error.code, "message": str(error)}}
     timings |= planned.timings_ms
-    shown = {"constraint": planned.constraint, "attempts": planned.attempts}
-    return shown | _from_plan(planned.plan, pool, parts, context, reading)
+    return {"attempts": planned.attempts} | _from_plan(planned.plan, pool, parts, context, reading)
 
 
 def _from_plan(plan: Plan, pool: Pool, parts: Parts, context: Context, reading: Reading) -> dict[str, Any]:

@@ -32,15 +32,21 @@ class Voice:
         """One sentence."""
         return self._lexicon.say(sentence, self._lang)
 
-    def reply(self, outcome: Outcome, undo: UndoOffer | None, *, effects: frozenset[str]) -> Reply:
-        """The reply on `outcome`; `effects` names the executors that have one."""
+    def reply(self, outcome: Outcome, undo: UndoOffer | None, *, effects: frozenset[str], redo: bool = False) -> Reply:
+        """The reply on `outcome`; `effects` names the executors that have one, `redo` offers that."""
         errors = tuple(self._problem(step) for step in outcome.steps)
-        return Reply(self._text(outcome, undo, effects), outcome_to_json(outcome, errors), undo)
+        lines = self._lines(outcome, effects)
+        if undo is not None:
+            lines.append(self.say(say("reply.undo", count=undo.actions)))
+        if redo:
+            lines.append(self.say(say("reply.redo")))
+        text = "\n".join(lines) or self.say(say("reply.nothing"))
+        return Reply(text, outcome_to_json(outcome, errors), undo)
 
     def _problem(self, step: StepOutcome) -> str | None:
         return " ".join(self.say(problem) for problem in step.problems) or None
 
-    def _text(self, outcome: Outcome, undo: UndoOffer | None, effects: frozenset[str]) -> str:
+    def _lines(self, outcome: Outcome, effects: frozenset[str]) -> list[str]:
         lines: list[str] = []
         if outcome.reason is not None:
             lines.append(self.say(outcome.reason))
@@ -50,9 +56,7 @@ class Voice:
         for step in steps:
             if step is steps[-1] or step.tool in effects or step.problems:
                 lines += self._step(step, last=step is steps[-1], effect=step.tool in effects)
-        if undo is not None:
-            lines.append(self.say(say("reply.undo", count=undo.actions)))
-        return "\n".join(lines) or self.say(say("reply.nothing"))
+        return lines
 
     def _step(self, step: StepOutcome, *, last: bool, effect: bool) -> list[str]:
         lines = [self.say(step.note)] if step.note is not None else []
@@ -79,8 +83,8 @@ class Voice:
 
     def _entry(self, entry: Entry) -> str:
         fields = entry.fields
-        if "sentence" in fields and isinstance(fields["sentence"], Sentence):
-            return self.say(fields["sentence"])
+        if entry.shown is not None:
+            return self.say(entry.shown)
         if entry.kind == "numbers" and "count" in fields:
             return self.say(say("reply.count", count=fields["count"]))
         if entry.kind == "texts":

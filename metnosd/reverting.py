@@ -18,7 +18,8 @@ def inverses_of(journal: Journal, user: str, way: str, count: int) -> tuple[list
     kinds = DONE if way == "undo" else ("undo",)
     turns = journal.newest_turns(user, kinds, count)
     if way == "redo":
-        newest = journal.newest_turns(user, (*DONE, "undo"), count)
+        # An earlier redo does not stand in the way of the next one; anything else that was done does.
+        newest = journal.newest_turns(user, ("act", "undo"), count)
         turns = [turn for turn, latest in zip(turns, newest, strict=False) if turn == latest]
     effects: list[Effect] = []
     problems: list[Sentence] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,6 +43,15 @@ class FileSettings(_Section):
     """What files may be touched, and how many."""
 
     roots: list[str]
+
+    @field_validator("roots")
+    @classmethod
+    def _absolute(cls, value: list[str]) -> list[str]:
+        for root in value:
+            if not (root.startswith("/") or root == "~" or root.startswith("~/")) or "\0" in root:
+                raise ValueError(f"{root!r} is no folder; allowed: absolute paths, ~, and paths that begin with ~/")
+        return value
+
     max_files: int = Field(gt=0)
     max_read_bytes: int = Field(gt=0)
     max_unpacked_bytes: int = Field(gt=0)
@@ -57,13 +67,13 @@ class ModelSettings(_Section):
     gpu_layers: int = Field(ge=-1)
     threads: int = Field(ge=0)
     fetch: bool
-    silence_s: float = Field(gt=0)
+    silence_s: float = Field(gt=0, le=86400)
 
 
 class ConsentSettings(_Section):
     """How long a question stands."""
 
-    minutes: float = Field(gt=0)
+    minutes: float = Field(gt=0, le=525600)
 
 
 class SocketSettings(_Section):
@@ -71,6 +81,14 @@ class SocketSettings(_Section):
 
     mode: str = Field(pattern=r"^0?[0-7]{3}$")
     users: dict[str, str]
+
+    @field_validator("users")
+    @classmethod
+    def _numbered(cls, value: dict[str, str]) -> dict[str, str]:
+        for number, name in value.items():
+            if not re.fullmatch(r"[0-9]{1,10}", number) or not name.strip():
+                raise ValueError(f"{number!r} = {name!r}; allowed: a numeric user id and the name of a user")
+        return value
 
 
 class LogSettings(_Section):

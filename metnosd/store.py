@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from metnosd.sentence import Sentence
+
 BUSY_SECONDS = 30.0
 """How long a statement waits for another process that holds the file."""
 
@@ -138,6 +140,8 @@ def to_text(value: object) -> str:
 def _default(value: object) -> object:
     if isinstance(value, datetime):
         return {"$time": value.isoformat()}
+    if isinstance(value, Sentence):
+        return {"$say": [value.key, dict(value.values)]}
     raise TypeError(f"{value!r} has no JSON")
 
 
@@ -147,4 +151,8 @@ def from_text(text: str) -> Any:
 
 
 def _hook(value: dict[str, Any]) -> Any:
-    return datetime.fromisoformat(value["$time"]) if set(value) == {"$time"} else value
+    if set(value) == {"$time"}:
+        return datetime.fromisoformat(value["$time"])
+    if set(value) == {"$say"}:
+        return Sentence(*value["$say"])
+    return value

@@ -40,6 +40,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+PROGRESS_SECONDS = 1.0
+"""How often a message that waits for the model looks how far that is."""
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -119,6 +122,12 @@ class Turn:
         finally:
             self._stage = None
 
+    async def refuse(self, consent: Consent) -> Reply:
+        """End a turn whose stored question was answered with no."""
+        done = consent.resolved.done
+        steps = tuple(done[index] for index in sorted(done))
+        return await self._end(Outcome("refused", steps, say("consent.no")))
+
     async def call(self, tool: str, args: Mapping[str, Any]) -> Reply:
         """The path from the plan on, for a plan of one step that a button or command stands for."""
         return await self._guarded(lambda: self._carry_out(Plan((Step(tool, args),)), {}, None))
@@ -137,19 +146,29 @@ class Turn:
         plan = self._parts.planner.fast(self._signals, pool)
         if plan is not None:
             return Planned(plan, "fast")
-        not_ready = self._parts.model_ready()
-        if not_ready is not None:
-            self._tell(Progress("waiting_for_model", self._voice.say(not_ready)))
         self._tell(Progress("planning"))
         parts, context = self._parts, self.context
-        return await parts.planner.plan(
-            self._message.text,
-            pool,
-            read_spans(self._message.text, parts.lexicon, parts.kinds, context.now),
-            Reading(parts.lexicon, context.now, parts.scope(context)),
-            last_count=len(context.last),
-            on_step=lambda: self._tell(Progress("planning_step")),
-        )
+        waiting = asyncio.create_task(self._say_what_the_model_does())
+        try:
+            return await parts.planner.plan(
+                self._message.text,
+                pool,
+                read_spans(self._message.text, parts.lexicon, parts.kinds, context.now),
+                Reading(parts.lexicon, context.now, parts.scope(context)),
+                last_count=len(context.last),
+                on_step=lambda: self._tell(Progress("planning_step")),
+            )
+        finally:
+            waiting.cancel()
+
+    async def _say_what_the_model_does(self) -> None:
+        """While the model is fetched or loaded, say so, and again whenever that has moved on."""
+        said = None
+        while (state := self._parts.model_ready()) is not None:
+            if state != said:
+                self._tell(Progress("waiting_for_model", self._voice.say(state)))
+            said = state
+            await asyncio.sleep(PROGRESS_SECONDS)
 
     def _words_warning(self, planned: Planned, pool: Pool) -> Sentence | None:
         """What is said before an answer in words to a request that sounded like an action."""
@@ -250,7 +269,11 @@ class Turn:
 
     async def _end(self, outcome: Outcome) -> Reply:
         offer = await asyncio.to_thread(self._parts.undo_offer, self.context.turn)
-        reply = self._voice.reply(outcome, offer, effects=self._effects)
+        undid = any(step.tool == "undo_actions" and step.entries for step in outcome.steps)
+        if undid:
+            # "undo" said again goes on to the turn before; this one is taken back by "redo".
+            offer = None
+        reply = self._voice.reply(outcome, offer, effects=self._effects, redo=undid)
         left = [step.entries for step in outcome.steps if step.tool != FINAL]
         entries = left[-1] if left else None
         await asyncio.to_thread(self._parts.turns.end, self.context.turn, reply.to_json(), entries)

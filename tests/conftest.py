@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from support.house import House
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """Log lines without colours and without the values of local variables."""
+    processors = [structlog.processors.add_log_level, structlog.processors.format_exc_info]
+    structlog.configure(processors=[*processors, structlog.processors.LogfmtRenderer(bool_as_flag=False)])
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -247,9 +247,7 @@ async def test_torn_tail_is_cut_off(hub: ModelHub, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["another model", "no state", "not JSON"])
-async def test_partial_of_something_else_is_not_gone_on_with(
-    hub: ModelHub, folder: Path, state: str
-) -> None:
+async def test_partial_of_something_else_is_not_gone_on_with(hub: ModelHub, folder: Path, state: str) -> None:
     """A partial is used only with a state that names this model's SHA-256."""
     leave_partial(folder, OTHER[:MIB], MIB, "f" * 64)
     if state != "another model":
@@ -258,9 +256,7 @@ async def test_partial_of_something_else_is_not_gone_on_with(
     assert hub.ranges == [""]
 
 
-async def test_wrong_bytes_of_an_earlier_try_are_not_blamed_on_the_source(
-    hub: ModelHub, folder: Path
-) -> None:
+async def test_wrong_bytes_of_an_earlier_try_are_not_blamed_on_the_source(hub: ModelHub, folder: Path) -> None:
     """If going on from a partial gives the wrong hash, the same source is asked for all of it once."""
     profile = profile_of(DATA, hub_source())
     leave_partial(folder, OTHER[:MIB], MIB, profile.sha256)

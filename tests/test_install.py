@@ -115,9 +115,7 @@ def test_path_that_no_unit_can_name_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("scope", ["user", "system"])
-def test_systemd_accepts_the_unit(
-    scope: Scope, home: dict[str, str], executable: Path, tmp_path: Path
-) -> None:
+def test_systemd_accepts_the_unit(scope: Scope, home: dict[str, str], executable: Path, tmp_path: Path) -> None:
     """``systemd-analyze verify`` finds nothing to say, also with blanks, % and $ in the program's path."""
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

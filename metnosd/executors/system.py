@@ -20,9 +20,7 @@ GIGA = 1_000_000_000
 
 
 @executor(takes=None, gives="texts", capability="system:read")
-def get_time(
-    run: Run, *, zone: Annotated[str | None, Arg("a city or time zone", source="words")] = None
-) -> Found:
+def get_time(run: Run, *, zone: Annotated[str | None, Arg("a city or time zone", source="words")] = None) -> Found:
     """Tell the time and date, here or in a city."""
     moment = run.now if zone is None else run.now.astimezone(ZoneInfo(find_zone(zone)))
     name = getattr(moment.tzinfo, "key", None) or moment.tzname() or ""
@@ -61,7 +59,7 @@ def get_status(run: Run, *, what: Annotated[What, Arg("what to look at")] = "all
 
 
 def _reading(sentence: Sentence, **fields: object) -> Entry:
-    return Entry("numbers", {**fields, "sentence": sentence})
+    return Entry("numbers", fields, sentence)
 
 
 def _disk(run: Run) -> list[Entry]:
@@ -89,9 +87,7 @@ def _disk(run: Run) -> list[Entry]:
 
 def _memory(run: Run) -> list[Entry]:
     memory = psutil.virtual_memory()
-    sentence = say(
-        "status.memory", free=f"{memory.available / GIGA:.1f} GB", total=f"{memory.total / GIGA:.1f} GB"
-    )
+    sentence = say("status.memory", free=f"{memory.available / GIGA:.1f} GB", total=f"{memory.total / GIGA:.1f} GB")
     return [_reading(sentence, available=memory.available, total=memory.total)]
 
 

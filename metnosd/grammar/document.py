@@ -86,9 +86,7 @@ class Document:
                 found = self._split(piece, key, found, above, depth)
         return found
 
-    def _split(
-        self, piece: Piece, key: str, found: list[Flat], above: tuple[str, ...], depth: int
-    ) -> list[Flat]:
+    def _split(self, piece: Piece, key: str, found: list[Flat], above: tuple[str, ...], depth: int) -> list[Flat]:
         assert isinstance(piece.schema, Mapping)
         branches = [Piece(piece.at(key, index), sub) for index, sub in enumerate(piece.schema[key])]
         if key == "oneOf":

@@ -76,9 +76,7 @@ def conjunction_of(flat: Flat, name: str, closed: bool, document: Document) -> C
     return tuple(found) or (Piece("", True),)
 
 
-def extras_of(
-    flat: Flat, names: Sequence[str], closed: bool, document: Document
-) -> tuple[Conjunction, str | None]:
+def extras_of(flat: Flat, names: Sequence[str], closed: bool, document: Document) -> tuple[Conjunction, str | None]:
     """What keys beyond `names` must satisfy: their values, and a pattern for the key itself (None: any).
 
     A conjunction with the schema False means that there are none.

@@ -104,9 +104,7 @@ def build_framework_grammar_typed(pool: Iterable[Any], *, last: Sequence[str] = 
     return plan_grammar(rules, tools, final_ending(rules), last=last)
 
 
-def build_framework_grammar_flow(
-    pool: Iterable[Any], *, typed: bool = False, last: Sequence[str] = ()
-) -> str:
+def build_framework_grammar_flow(pool: Iterable[Any], *, typed: bool = False, last: Sequence[str] = ()) -> str:
     """As `build_framework_grammar`, held to the kinds of entries that the tools take and give.
 
     With `typed` the args are those of `build_framework_grammar_typed`. A tool that needs entries cannot come
@@ -283,9 +281,7 @@ class _Class:
 class _Automaton:
     """Writes the rules of a plan, state by state as they are reached."""
 
-    def __init__(
-        self, rules: Rules, tools: Sequence[Tool], final: Ref, flow: bool, last: tuple[str, ...]
-    ) -> None:
+    def __init__(self, rules: Rules, tools: Sequence[Tool], final: Ref, flow: bool, last: tuple[str, ...]) -> None:
         self.rules, self.flow = rules, flow
         classes: dict[Flow, list[tuple[str, Ref]]] = {}
         for tool in tools:

@@ -326,9 +326,7 @@ _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _GROUP = "[0-9A-Fa-f]{1,4}"
 _URI_CHAR = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-_COMPRESSED = "|".join(
-    rf"(?:{_GROUP}:){{1,{before}}}(?::{_GROUP}){{1,{7 - before}}}" for before in range(1, 7)
-)
+_COMPRESSED = "|".join(rf"(?:{_GROUP}:){{1,{before}}}(?::{_GROUP}){{1,{7 - before}}}" for before in range(1, 7))
 FORMATS: dict[str, str] = {
     "date": f"^{_DATE}$",
     "time": f"^{_TIME}$",

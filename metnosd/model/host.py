@@ -92,7 +92,7 @@ class ModelHost:
                 found = await asyncio.to_thread(verify, self.profile, self._models)
                 if isinstance(found, Problem):
                     raise FetchError(found.sentence)
-        except FetchError as error:
+        except (FetchError, OSError) as error:
             self._problem = str(error)
             self._changed.set()
             log.error("model_missing", model=self.profile.name, reason=str(error))

@@ -68,7 +68,8 @@ class ModelLink:
         """
         ours, theirs = socket.socketpair()
         settings = json.dumps(asdict(options) | {"path": str(options.path)})
-        with theirs:
+        with theirs, contextlib.ExitStack() as unless_started:
+            unless_started.callback(ours.close)
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
@@ -82,6 +83,7 @@ class ModelLink:
                 stderr=asyncio.subprocess.PIPE,
                 env={name: os.environ[name] for name in PASSED_ENVIRONMENT if name in os.environ},
             )
+            unless_started.pop_all()
         reader, writer = await asyncio.open_connection(sock=ours)
         link = cls(process, reader, writer)
         try:
@@ -111,7 +113,7 @@ class ModelLink:
 
     async def _drain_stderr(self) -> None:
         assert self._process.stderr is not None
-        while line := await self._process.stderr.readline():
+        while line := await _line(self._process.stderr):
             text = line.decode("utf-8", "replace").strip()
             if text:
                 self._last_words.append(text)
@@ -176,7 +178,9 @@ class ModelLink:
                     async with asyncio.timeout(silence):
                         event = await events.get()
                 except TimeoutError:
-                    self._process.kill()
+                    self.closed = True
+                    with contextlib.suppress(ProcessLookupError):
+                        self._process.kill()
                     raise ModelError("hung", f"The model said nothing for {silence:.0f} s.") from None
                 if event["event"] == "text" and on_text is not None:
                     on_text(event["text"])
@@ -212,6 +216,15 @@ class ModelLink:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    """The next line of `stream`, empty at its end; one that is too long to hold is passed over."""
+    while True:
+        try:
+            return await stream.readline()
+        except ValueError:
+            continue
 
 
 def _completion(event: dict[str, Any]) -> Completion:

@@ -145,8 +145,11 @@ class ModelProcess:
         return mode if mode in MODES else MODES[0]
 
     def _remember(self, mode: str) -> None:
-        self._mode_file.parent.mkdir(parents=True, exist_ok=True)
-        self._mode_file.write_text(json.dumps({"model": str(self._options.path), "mode": mode}))
+        try:
+            self._mode_file.parent.mkdir(parents=True, exist_ok=True)
+            self._mode_file.write_text(json.dumps({"model": str(self._options.path), "mode": mode}))
+        except OSError as error:
+            log.warning("model_mode_not_remembered", file=str(self._mode_file), reason=str(error))
 
     async def _set(self, state: ModelState) -> None:
         async with self._changed:
@@ -176,9 +179,11 @@ class ModelProcess:
             return completion
 
     async def _ready(self) -> ModelLink:
-        async with asyncio.timeout(self._patience.start):
-            async with self._changed:
+        try:
+            async with asyncio.timeout(self._patience.start), self._changed:
                 await self._changed.wait_for(lambda: self._state.state in ("ready", "failed") and not self._dying())
+        except TimeoutError:
+            raise ModelError("unavailable", "The model process is still loading the model.") from None
         if self._link is None:
             raise ModelError("unavailable", self._state.reason or "The model process does not run.")
         return self._link

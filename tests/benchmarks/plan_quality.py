@@ -117,7 +117,10 @@ async def measure(host: ModelHost, levels: list[str], cases: list[dict[str, Any]
             scores[level].append(right)
             by_lang[level, case["lang"]].append(right[1])
             if verbose and not all(right):
-                print(f"  {level}: {case['text']!r}\n     got {json.dumps(steps, ensure_ascii=False)} {problem}", flush=True)
+                print(
+                    f"  {level}: {case['text']!r}\n     got {json.dumps(steps, ensure_ascii=False)} {problem}",
+                    flush=True,
+                )
     print(f"{'level':10}{'first':>7}{'sequence':>10}{'args':>7}{'median s':>10}{'p95 s':>8}   by language")
     for level in levels:
         first, sequence, arguments = (sum(score[i] for score in scores[level]) for i in range(3))

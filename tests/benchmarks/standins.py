@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-
 from metnosd.arguments import Arg
 from metnosd.executor import Executor, Found, Run, executor
 
@@ -107,9 +106,7 @@ def get_weather(run: Run, *, place: Annotated[str | None, Arg("a city", "name")]
 
 
 @executor(takes=(None, "texts"), gives="texts", capability="entries")
-def summarize_texts(
-    run: Run, *, length: Annotated[Literal["short", "long"] | None, Arg("how long")] = None
-) -> Found:
+def summarize_texts(run: Run, *, length: Annotated[Literal["short", "long"] | None, Arg("how long")] = None) -> Found:
     """Summarize a text."""
     return Found()
 

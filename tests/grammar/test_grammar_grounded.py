@@ -12,7 +12,7 @@ from support.gguf_vocab import GrammarEngine
 
 from metnosd.grammar import GrammarError, build_framework_grammar_grounded
 
-WORDS = ["tell", '"Anna', "Smith\"", "I'll", "be", "late,", "(not", "early).", "—", "ok"]
+WORDS = ["tell", '"Anna', 'Smith"', "I'll", "be", "late,", "(not", "early).", "—", "ok"]
 SPANS: dict[str, list[Any]] = {
     "words": WORDS,
     "name": ["Anna"],
@@ -113,9 +113,7 @@ def test_arrays_hold_what_was_said(engine: GrammarEngine) -> None:
     assert engine.accepts(grammar, plan(step("add_tasks", items=["milk", "eggs"])))
     assert not engine.accepts(grammar, plan(step("add_tasks", items=["bread"])))
     assert not engine.accepts(grammar, plan(step("add_tasks", items=["milk", "eggs", "milk"])))
-    assert not engine.accepts(
-        build_framework_grammar_grounded(pool, {"quoted": []}), plan(step("add_tasks", items=[]))
-    )
+    assert not engine.accepts(build_framework_grammar_grounded(pool, {"quoted": []}), plan(step("add_tasks", items=[])))
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,7 @@ def test_digests_of_this_weeks_pdfs(daemon: RunningDaemon, home: Path) -> None:
     reply = daemon.ask(SENTENCE)
     assert reply["outcome"]["status"] == "done", reply
     entries = next(s for s in reply["outcome"]["steps"] if s["tool"] == "compute_signatures")["entries"]
-    found = {
-        base64.b64decode(e["path_b64"]) if "path_b64" in e else e["path"].encode(): e["digest"] for e in entries
-    }
+    found = {base64.b64decode(e["path_b64"]) if "path_b64" in e else e["path"].encode(): e["digest"] for e in entries}
     assert found == wanted
     assert {e["algorithm"] for e in entries} == {"sha256"}
 

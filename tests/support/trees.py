@@ -46,9 +46,7 @@ def run_on(scope: Scope, paths: Iterable[Path | str] | None = None, *, limits: L
     return run_with(scope, entries, paths is not None, limits=limits)
 
 
-def run_with(
-    scope: Scope, entries: Iterable[Entry], has_input: bool = True, *, limits: Limits | None = None
-) -> Run:
+def run_with(scope: Scope, entries: Iterable[Entry], has_input: bool = True, *, limits: Limits | None = None) -> Run:
     """A run whose input are `entries`."""
     return Run(tuple(entries), has_input, scope, NOW, UTC, "en", limits or Limits())
 
