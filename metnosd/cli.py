@@ -11,6 +11,7 @@ from metnosd.client import NotReachable
 from metnosd.commands import grammar, local, models, talk
 from metnosd.commands.common import FAILED, UNREACHABLE, err
 from metnosd.lexicon.lexicon import LexiconError
+from metnosd.logs import configure_logs
 from metnosd.model.catalog import CatalogError
 from metnosd.settings import SettingsError
 from metnosd.vaglio import PolicyError
@@ -28,6 +29,8 @@ for topic in (local, talk, models, grammar):
 
 def main() -> None:
     """Run the command of `sys.argv`; the exit status is that of `INTERFACES`: 0, 1, 2 or 3."""
+    # What the libraries and the parts log belongs on stderr, and on a command line only if it is an error.
+    configure_logs("error")
     try:
         app()
     except NotReachable as error:

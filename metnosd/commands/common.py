@@ -13,7 +13,7 @@ from rich.console import Console
 
 from metnosd.client import Client
 from metnosd.locations import Locations, locate
-from metnosd.settings import Settings, load_settings
+from metnosd.settings import Settings, SettingsError, load_settings
 
 DONE, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
 """Exit statuses: done; refused or failed; usage; the daemon is not reachable."""
@@ -28,7 +28,9 @@ err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def load(config: Path | None) -> tuple[Settings, Locations]:
-    """The settings and places of this call. Raises SettingsError."""
+    """The settings and places of this call. Raises SettingsError, also for a file that was named and is not there."""
+    if config is not None and not config.exists():
+        raise SettingsError(f"{config} is not there.")
     places = locate(config)
     return load_settings(places.config_file), places
 

@@ -29,9 +29,9 @@ from metnosd.commands.common import (
 from metnosd.doctor import examine
 from metnosd.install import InstallError, apply, dry_run, plan_install
 from metnosd.locations import Locations, shipped_units
-from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
 from metnosd.planner import choose_level
+from metnosd.service import ServiceError
 from metnosd.settings import Settings
 
 
@@ -80,10 +80,9 @@ def _plan(text: str, config: Path | None, lang: str | None, model: bool) -> Mapp
             pass
         else:
             if event["type"] == "error":
-                fail(event["message"])
+                return {"error": {"code": event["code"], "message": event["message"]}}
             return {key: value for key, value in event.items() if key not in ("id", "type")}
     settings, places = load(config)
-    configure_logs("error")
     return asyncio.run(_plan_here(settings, places, text, lang, model))
 
 
@@ -93,7 +92,7 @@ async def _plan_here(
     profile = make_catalog(settings, places).get()
     host = ModelHost(profile, places.models, state=places.state, may_fetch=False)
     clock = fixed_clock() or system_clock
-    home = os.environ.get("HOME")
+    home = os.environ.get("HOME") or str(Path.home())
     assembly = assemble(
         settings,
         places,
@@ -106,12 +105,15 @@ async def _plan_here(
     )
     try:
         host.keep_warm(assembly.parts.planner.prefix)
-        task = asyncio.create_task(host.run())
+        running = [asyncio.create_task(host.run())] if model else []
         try:
             return await assembly.daemon.plan(assembly.owner, text, lang=lang, model=model)
+        except ServiceError as error:
+            return {"error": {"code": error.code, "message": str(error)}}
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
     finally:
         assembly.store.close()
 

@@ -77,9 +77,9 @@ def _answer(question: dict[str, Any], preset: bool | None) -> bool:
 def _show(event: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(event)
-    elif event["type"] == "error":
+    if event["type"] == "error":
         err.print(event["message"])
-    else:
+    elif not as_json:
         typer.echo(event["text"].encode("utf-8", "backslashreplace"))
     if event["type"] == "error" or event["outcome"]["status"] not in GOOD:
         raise typer.Exit(FAILED)
@@ -120,7 +120,7 @@ def _revert(way: str, count: int, config: Path | None, as_json: bool) -> None:
 
 def history(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List what was asked and done, newest first."""
-    document = _fetch("history", config)
+    document = _fetch("history", config, as_json)
     if as_json:
         print_json(document)
         return
@@ -131,7 +131,7 @@ def history(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def schedules(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the schedules with their next fires."""
-    document = _fetch("schedules", config)
+    document = _fetch("schedules", config, as_json)
     if as_json:
         print_json({"schedules": document["schedules"]})
         return
@@ -143,7 +143,7 @@ def schedules(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show how the running daemon is."""
-    document = _fetch("status", config)
+    document = _fetch("status", config, as_json)
     if as_json:
         print_json(document)
         return
@@ -155,9 +155,11 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     typer.echo(f"Turns under way: {document['queue']}. Metnos {document['versions']['metnosd']}.")
 
 
-def _fetch(kind: str, config: Path | None) -> dict[str, Any]:
+def _fetch(kind: str, config: Path | None, as_json: bool) -> dict[str, Any]:
     with connect(config) as client:
         event = client.ask({"type": kind})
     if event["type"] == "error":
+        if as_json:
+            print_json(event)
         fail(event["message"])
     return {key: value for key, value in event.items() if key not in ("id", "type")}

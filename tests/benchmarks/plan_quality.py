@@ -31,6 +31,7 @@ from metnosd.lexicon.lexicon import Lexicon, load_lexicon, phrases_of
 from metnosd.lexicon.signals import read_signals
 from metnosd.lexicon.spans import read_spans
 from metnosd.locations import locate, shipped_config
+from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
 from metnosd.model.service import ModelError
 from metnosd.plan import PlanError
@@ -135,6 +136,7 @@ async def measure(host: ModelHost, levels: list[str], cases: list[dict[str, Any]
 
 async def run(options: argparse.Namespace) -> None:
     """Load the model and measure."""
+    configure_logs("error")
     places = locate()
     settings = load_settings(places.config_file)
     profile = make_catalog(settings, places).get(options.model)
