@@ -269,4 +269,6 @@ def _text(request: Mapping[str, Any], key: str, default: str) -> str:
         return default
     if not isinstance(value, str):
         raise ServiceError("bad_request", f"{key} is a text.")
+    if key != "text" and any("\ud800" <= char <= "\udfff" for char in value):
+        raise ServiceError("bad_request", f"{key} holds half a surrogate pair.")
     return value

@@ -178,9 +178,9 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def read_spans_of(text: str, now: datetime) -> Spans:
+def read_spans_of(text: str) -> Spans:
     """What `text` holds for the grounded grammar, with the shipped lexicon."""
-    return read_spans(text, load_lexicon(shipped_config("lexicon")), shipped_kinds(), now.astimezone())
+    return read_spans(text, load_lexicon(shipped_config("lexicon")), shipped_kinds())
 
 
 def model_status(state: Any) -> dict[str, Any]:

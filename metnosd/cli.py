@@ -8,7 +8,7 @@ import typer
 
 from channels.unix_socket import SocketInUse
 from metnosd.client import NotReachable
-from metnosd.commands import grammar, local, models, talk
+from metnosd.commands import grammar, local, models, talk, when
 from metnosd.commands.common import FAILED, UNREACHABLE, err
 from metnosd.lexicon.lexicon import LexiconError
 from metnosd.logs import configure_logs
@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for topic in (local, talk, models, grammar):
+for topic in (local, talk, models, grammar, when):
     topic.register(app)
 
 

@@ -57,7 +57,9 @@ class Consents:
     def answer(self, token: str, user: str, yes: bool, now: datetime) -> Consent | None:
         """Use up the question `token` of `user`; None if it is unknown, foreign, used, expired or altered."""
         with self._store.transaction() as db:
-            rows = self._store.rows("select * from consents where token = :token", {"token": token})
+            # A token of ours is ASCII; what is no Unicode at all cannot even be looked up.
+            sql = "select * from consents where token = :token"
+            rows = self._store.rows(sql, {"token": token}) if token.isascii() else []
             if not rows or rows[0]["user"] != user:
                 log.warning("consent_refused", reason="unknown", user=user)
                 return None

@@ -34,6 +34,7 @@ class _Running:
     turn: Turn
     user: str
     message_id: str
+    conversation: tuple[str, str]
     task: asyncio.Task[Reply] | None = None
     listeners: list[Tell] = field(default_factory=list)
     heard: list[Event] = field(default_factory=list)
@@ -96,6 +97,8 @@ class Daemon:
         signals = read_message(message, self._parts.lexicon)
         if signals.signal in ("confirm", "deny"):
             return await self._answer(message, signals.signal == "confirm")
+        if signals.signal == "cancel":
+            return await self._stop(message)
         turn_id = new_turn_id()
         earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         if earlier is not None:
@@ -132,7 +135,9 @@ class Daemon:
             running.tell(event)
 
         turn = Turn(self._parts, context, message, signals, spread)
-        running = _Running(turn, message.user.name, message.id, listeners=[tell])
+        running = _Running(
+            turn, message.user.name, message.id, (message.channel, message.conversation), listeners=[tell]
+        )
         running.task = asyncio.create_task(way(turn), name=f"turn {context.turn}")
         self._running[context.turn] = running
         running.task.add_done_callback(lambda _task: self._running.pop(context.turn, None))
@@ -156,6 +161,17 @@ class Daemon:
         if row is None or not row["reply"]:
             return self._word("consent.no", "refused", user)
         return Reply.from_json(from_text(row["reply"]))
+
+    async def _stop(self, message: Message) -> Reply:
+        """Say no to the open question of the conversation, else stop the turn under way in it."""
+        now = self._parts.clock()
+        user = message.user
+        if await asyncio.to_thread(self._parts.consents.open_in, user.name, message.conversation, now):
+            return await self._answer(message, False)
+        for running in list(self._running.values()):
+            if running.user == user.name and running.conversation == (message.channel, message.conversation):
+                return await self.cancel(user, running.message_id)
+        return self._word("cancel.nothing", "nothing", user)
 
     async def consent(self, user: User, token: str, yes: bool) -> bool:
         """See `Service`."""

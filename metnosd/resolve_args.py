@@ -11,7 +11,7 @@ from metnosd.arguments import NewPlace, Place, Size, TimeRange
 from metnosd.executor import Executor
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.spans import read_size
-from metnosd.lexicon.templates import fold
+from metnosd.lexicon.templates import fold, one_of
 from metnosd.lexicon.when import read_range
 from metnosd.plan import Plan, PlanError
 from metnosd.pool import Pool
@@ -100,8 +100,9 @@ def _wordings(text: str, lexicon: Lexicon) -> list[str]:
         for template in language.paths.get("noise", ()):
             values = template.full(fold(text))
             if values is not None:
-                start = fold(text).find(values["rest"])
-                wordings.append(text[start : start + len(values["rest"])])
+                rest = one_of(values, "rest") or ""
+                start = fold(text).find(rest)
+                wordings.append(text[start : start + len(rest)])
     return wordings
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from metnosd.assemble import make_registry, read_spans_of, system_clock
+from metnosd.assemble import make_registry, read_spans_of
 from metnosd.commands.common import ConfigOption, fail, load
 from metnosd.grammar import (
     GrammarError,
@@ -48,7 +48,7 @@ def grammar(
         if tool_call:
             text = generate_tool_grammar(chosen)
         elif grounded is not None:
-            text = build_framework_grammar_grounded(chosen, read_spans_of(grounded, system_clock()))
+            text = build_framework_grammar_grounded(chosen, read_spans_of(grounded))
         elif flow:
             text = build_framework_grammar_flow(chosen, typed=typed)
         else:

@@ -60,9 +60,9 @@ def plan(
     shown = _plan(text, config, lang, not no_model)
     if as_json:
         print_json(shown)
-    elif shown.get("error"):
+    if shown.get("error"):
         err.print(shown["error"]["message"])
-    else:
+    elif not as_json:
         typer.echo(json.dumps(shown["plan"], ensure_ascii=False))
         if shown["verdict"]:
             typer.echo(f"{shown['verdict']['answer']} ({shown['verdict']['rule']})")

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metnosd.entries import printable
-from metnosd.lexicon.templates import Template, TemplateError, compile_template, fold
+from metnosd.lexicon.templates import Template, TemplateError, compile_template, fold, pattern_of, without_accents
 from metnosd.sentence import Sentence
 
-FREE_LISTS = {"number": r"\d+", "year": r"[12]\d{3}", "date": r"\d{4}-\d{2}-\d{2}", "rest": r".+"}
-"""Lists of templates whose values need no language; a language's own words are added to them."""
+FREE_LISTS = {
+    "number": r"\d{1,4}",
+    "count": r"\d{1,3}",
+    "h": r"\d{1,2}",
+    "m": r"\d{2}",
+    "mon": r"\d{1,2}",
+    "year": r"[12]\d{3}",
+    "iso": r"\d{4}-\d{2}-\d{2}",
+    "rest": r".+",
+}
+"""Lists of templates whose values need no language; a language's own words are added to `number`."""
+
+NESTED = ("clock", "hour", "weekdays", "day")
+"""Sections of `[time]` whose texts are values of templates in the sections after them."""
 
 
 class LexiconError(Exception):
@@ -33,6 +46,14 @@ class _Language(BaseModel):
     model_config = ConfigDict(extra="forbid")
     code: str = Field(pattern=r"^[a-z]{2,3}$")
     name: str
+    accents_optional: bool
+    common: list[str]
+
+
+class _Example(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    text: str
+    signal: str
 
 
 class _Spans(BaseModel):
@@ -50,7 +71,8 @@ class _File(BaseModel):
     language: _Language
     lists: dict[str, dict[str, list[str]]]
     signals: dict[str, list[str]]
-    time: dict[str, list[str]]
+    signals_within: dict[str, list[str]]
+    time: dict[str, dict[str, list[str]]]
     paths: dict[str, list[str]]
     numbers: dict[str, list[str]]
     folders: dict[str, list[str]]
@@ -58,6 +80,7 @@ class _File(BaseModel):
     categories: dict[str, list[str]]
     kinds: dict[str, list[str]]
     executors: dict[str, _Words]
+    example: list[_Example]
     say: dict[str, str | dict[str, str]]
 
 
@@ -77,9 +100,12 @@ class Language:
 
     code: str
     name: str
+    accents_optional: bool
+    known_words: frozenset[str]
     values: Mapping[str, Mapping[str, str]]
     signals: Mapping[str, tuple[Template, ...]]
-    time: Mapping[str, tuple[Template, ...]]
+    signals_within: Mapping[str, tuple[Template, ...]]
+    time: Mapping[str, Mapping[str, tuple[Template, ...]]]
     paths: Mapping[str, tuple[Template, ...]]
     numbers: Mapping[str, tuple[Template, ...]]
     folders: Mapping[str, str]
@@ -88,10 +114,15 @@ class Language:
     kinds: Mapping[str, str]
     phrases: tuple[Phrase, ...]
     sentences: Mapping[str, str | Mapping[str, str]]
+    examples: tuple[tuple[str, str], ...]
 
     def value(self, name: str, word: str) -> str:
         """The key of list `name` that `word` means; the word itself where it is a value without language."""
-        return self.values.get(name, {}).get(fold(word), word)
+        return self.values.get(name, {}).get(self.fold(word), word)
+
+    def fold(self, text: str) -> str:
+        """`text` as the templates of this language match it, same length."""
+        return _folded(text, self.accents_optional)
 
 
 @dataclass(frozen=True)
@@ -130,6 +161,10 @@ class Lexicon:
         return printable(str(value))
 
 
+def _folded(text: str, accents_optional: bool) -> str:
+    return without_accents(fold(text)) if accents_optional else fold(text)
+
+
 def load_lexicon(folder: Path, overlay: Path | None = None, reference: str = "en") -> Lexicon:
     """All `<lang>.toml` of `folder`, and of `overlay` in place of or besides them. Raises `LexiconError`."""
     files = {file.name: file for file in sorted(folder.glob("*.toml"))}
@@ -150,27 +185,48 @@ def _load(file: Path) -> Language:
     except ValidationError as error:
         keys = [".".join(str(part) for part in item["loc"]) + ": " + item["msg"] for item in error.errors()]
         raise LexiconError("\n".join(f"{file}: {key}" for key in keys)) from error
+    optional = data.language.accents_optional
+
+    def plain(text: str) -> str:
+        return _folded(text, optional)
+
     values = {
-        name: {fold(word): key for key, words in entries.items() for word in words}
+        name: {plain(word): key for key, words in entries.items() for word in words}
         for name, entries in data.lists.items()
     }
-    patterns = {name: _one_of(words, FREE_LISTS.get(name)) for name, words in values.items()}
-    lists = FREE_LISTS | patterns
+    lists = _lists(values)
+    compile_all = partial(_compile, file, plain=plain)
     return Language(
         code=data.language.code,
         name=data.language.name,
+        accents_optional=data.language.accents_optional,
+        known_words=_known_words(data),
         values=values,
-        signals=_compile(file, "signals", data.signals, lists),
-        time=_compile(file, "time", data.time, lists),
-        paths=_compile(file, "paths", data.paths, lists),
-        numbers=_compile(file, "numbers", data.numbers, lists),
+        signals=compile_all("signals", data.signals, lists),
+        signals_within=compile_all("signals_within", data.signals_within, lists),
+        time=_compile_times(file, data.time, lists, plain),
+        paths=compile_all("paths", data.paths, lists),
+        numbers=compile_all("numbers", data.numbers, lists),
         folders=_by_word(data.folders),
         spans={name: frozenset(fold(word) for word in words) for name, words in data.spans},
         categories=_by_word(data.categories),
         kinds=_by_word(data.kinds),
-        phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}),
+        phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}, plain),
         sentences=_forms(file, data.say),
+        examples=tuple((example.text, example.signal) for example in data.example),
     )
+
+
+def _known_words(data: _File) -> frozenset[str]:
+    """The words by which the language is told: its common ones, and those of its lists and executors."""
+    texts = [*data.language.common]
+    for entries in data.lists.values():
+        texts += [word for words in entries.values() for word in words]
+    for executor in data.executors.values():
+        texts += [*executor.verbs, *executor.nouns]
+    for folders in (data.categories, data.folders):
+        texts += [word for words in folders.values() for word in words]
+    return frozenset(word for text in texts for word in re.findall(r"[^\W\d_]+", fold(text)) if len(word) > 1)
 
 
 def _by_word(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -183,25 +239,63 @@ def _one_of(words: Mapping[str, str], free: str | None) -> str:
     return "|".join(([free] if free else []) + parts)
 
 
+def _lists(values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """List → pattern of its values. Digits count as a number, and as a day of the month with its suffix."""
+    lists = dict(FREE_LISTS)
+    for name, words in values.items():
+        lists[name] = _one_of({word: key for word, key in words.items() if key != "suffix"}, FREE_LISTS.get(name))
+    suffixes = [re.escape(word) for word, key in values.get("dom", {}).items() if key == "suffix"]
+    lists["dom"] = rf"\d{{1,2}}(?:{'|'.join(suffixes)})?|{lists['dom']}" if suffixes else rf"\d{{1,2}}|{lists['dom']}"
+    lists["count"] = lists["number"]
+    return lists
+
+
+def _compile_times(
+    file: Path,
+    sections: Mapping[str, Mapping[str, Sequence[str]]],
+    lists: Mapping[str, str],
+    plain: Callable[[str], str],
+) -> dict[str, dict[str, tuple[Template, ...]]]:
+    """The sections of `[time]`, each of `NESTED` being a list of templates in those after it."""
+    known = dict(lists)
+    compiled = {}
+    for name in (*NESTED, *(name for name in sections if name not in NESTED)):
+        if name not in sections:
+            raise LexiconError(f"{file}: there is no section time.{name}")
+        compiled[name] = _compile(file, f"time.{name}", sections[name], known, plain=plain)
+        texts = [text for means, texts in sections[name].items() if not means.endswith("_bare") for text in texts]
+        known[name] = "|".join(pattern_of(plain(text), known) for text in texts) or r"(?!)"
+        if name == "hour":
+            known["anyclock"] = f"{known['clock']}|{known['hour']}"
+    return compiled
+
+
 def _compile(
-    file: Path, section: str, templates: Mapping[str, Sequence[str]], lists: Mapping[str, str]
+    file: Path,
+    section: str,
+    templates: Mapping[str, Sequence[str]],
+    lists: Mapping[str, str],
+    *,
+    plain: Callable[[str], str],
 ) -> dict[str, tuple[Template, ...]]:
     compiled = {}
     for key, texts in templates.items():
         try:
-            compiled[key] = tuple(compile_template(text, lists) for text in texts)
+            compiled[key] = tuple(compile_template(plain(text), lists) for text in texts)
         except TemplateError as error:
             raise LexiconError(f"{file}: {section}.{key}: {error}") from error
     return compiled
 
 
-def phrases_of(executors: Mapping[str, Mapping[str, Sequence[str]]]) -> tuple[Phrase, ...]:
-    """The phrases of a section `[executors]`: executor → `verbs` and `nouns`."""
+def phrases_of(
+    executors: Mapping[str, Mapping[str, Sequence[str]]], plain: Callable[[str], str] = fold
+) -> tuple[Phrase, ...]:
+    """The phrases of a section `[executors]`: executor → `verbs` and `nouns`, folded by `plain`."""
     found = []
     for name, words in executors.items():
         for section in ("verbs", "nouns"):
             for text in words.get(section, ()):
-                body = r"\s+".join(re.escape(part) for part in fold(text).split())
+                body = r"\s+".join(re.escape(part) for part in plain(text).split())
                 pattern = re.compile(rf"(?<!\w){body}(?!\w)")
                 found.append(Phrase(name, section == "verbs", len(text.split()), pattern))
     return tuple(found)

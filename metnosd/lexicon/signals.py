@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Language, Lexicon
-from metnosd.lexicon.templates import fold
+from metnosd.lexicon.masks import mask
+from metnosd.lexicon.templates import Values, one_of
 
 _EDGES = " \t\n.!?,;:\u00bf\u00a1\u2026"
 
@@ -27,26 +29,37 @@ class Signals:
 
 def read_signals(text: str, lexicon: Lexicon, lang: str | None) -> Signals:
     """The signals of `text`; `lang` is the user's language, tried first, or None."""
-    folded = fold(text).strip(_EDGES)
-    own = lexicon.language(lang)
-    for language in (own, *(other for other in lexicon.languages if other is not own)):
-        for name, templates in language.signals.items():
-            for template in templates:
-                values = template.full(folded)
-                if values is not None:
-                    return Signals(own.code, name, _count(language, values))
-    return Signals(own.code, scores=_scores(folded, lexicon))
+    languages = languages_for(text, lexicon, lang)
+    own = languages[0]
+    for language in languages:
+        found = whole_signal(text, language)
+        if found is not None:
+            # A message that is one signal tells its language better than its words do.
+            return Signals(own.code if lang else language.code, *found)
+    return Signals(own.code, scores=_scores(mask(text), lexicon))
 
 
-def _count(language: Language, values: Mapping[str, str]) -> int | None:
-    word = values.get("number")
+def whole_signal(text: str, language: Language) -> tuple[str, int | None] | None:
+    """The signal that all of `text` is in `language`, and the number in it."""
+    folded = language.fold(text).strip(_EDGES)
+    for name, templates in language.signals.items():
+        for template in templates:
+            values = template.full(folded)
+            if values is not None:
+                return name, _count(language, values)
+    return None
+
+
+def _count(language: Language, values: Values) -> int | None:
+    word = one_of(values, "count")
     return int(language.value("number", word)) if word else None
 
 
-def _scores(folded: str, lexicon: Lexicon) -> dict[str, float]:
+def _scores(masked: str, lexicon: Lexicon) -> dict[str, float]:
     """Per executor, verbs of its own count double, and a longer phrase counts more."""
     scores: dict[str, float] = {}
     for language in lexicon.languages:
+        folded = language.fold(masked)
         for phrase in language.phrases:
             if phrase.pattern.search(folded):
                 weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * (phrase.length - 1))

@@ -7,46 +7,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 from metnosd.kinds import Kinds
 from metnosd.lexicon.lexicon import Language, Lexicon
+from metnosd.lexicon.masks import FILE, FOLDERS, URL, quoted_in
 from metnosd.lexicon.templates import fold
-from metnosd.lexicon.when import read_range
+from metnosd.lexicon.when import time_texts
 
 Spans = Mapping[str, tuple[str, ...]]
-
-LONGEST_TIME = 7
-"""How many words a time has at most."""
 
 _SIZE = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?)\s*([kmgt])(i?)b?(?:ytes?)?(?!\w)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d+)\s*(?:b|bytes?)?", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,/-])\d+(?:[.,]\d+)?(?![\w/-])")
-_URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")
-_FILE = re.compile(r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])\w[\w.-]*\.\w{1,8}(?!\w)")
-_FOLDERS = re.compile(r"(?<![\w/.])\w[\w.-]*(?:/[\w.-]+)+")
-_QUOTED = re.compile(
-    r"\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|\u201c([^\u201d]+)\u201d"
-    r"|\u00ab\s*([^\u00bb]+?)\s*\u00bb|\u201e([^\u201c\u201d]+)[\u201c\u201d]"
-)
 _WORD = re.compile(r"[^\s\ufffc]+")
 _TRIM = ".,;:!?\u00bf\u00a1()[]\u2026"
 
 
-def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, now: datetime) -> Spans:
+def read_spans(text: str, lexicon: Lexicon, kinds: Kinds) -> Spans:
     """Source → the values of it in `text`, in order, each once. `words` are all words as written.
 
     `number` holds numbers in digits, also when said in words; `kind` extensions, `category` the kinds of
     `config/kinds.toml`; `path` and `name` what can be a folder, file or other name.
     """
-    quoted = [next(part for part in found.groups() if part) for found in _QUOTED.finditer(text)]
-    urls = [found[0] for found in _URL.finditer(text)]
+    quoted = quoted_in(text)
+    urls = [found[0] for found in URL.finditer(text)]
     unquoted = _mask(text, quoted + urls)
-    files = [found[0] for pattern in (_FILE, _FOLDERS) for found in pattern.finditer(unquoted)]
+    files = [found[0] for pattern in (FILE, FOLDERS) for found in pattern.finditer(unquoted)]
     plain = _mask(unquoted, files)
     sizes = [found[0] for found in _SIZE.finditer(plain)]
-    times = list(_times(plain, lexicon, now))
+    times = list(time_texts(text, lexicon.languages))
     bare = _mask(plain, sizes + times)
     numbers = list(_numbers(bare, lexicon))
     if not numbers and any(template.search(fold(bare)) for g in lexicon.languages for template in g.numbers["one"]):
@@ -82,20 +72,6 @@ def read_size(text: str) -> int | None:
         return int(Decimal(found[1].replace(",", ".")) * (1024 if found[3] else 1000) ** power)
     except InvalidOperation:
         return None
-
-
-def _times(text: str, lexicon: Lexicon, now: datetime) -> Iterator[str]:
-    """The longest runs of words that are a time, from left to right, none inside another."""
-    words = [(found.start(), found.end()) for found in _WORD.finditer(text)]
-    at = 0
-    while at < len(words):
-        for last in range(min(at + LONGEST_TIME, len(words)) - 1, at - 1, -1):
-            run = text[words[at][0] : words[last][1]].rstrip(_TRIM)
-            if read_range(fold(run), lexicon, now, bare=False) is not None:
-                yield run
-                at = last
-                break
-        at += 1
 
 
 def _named(text: str, lexicon: Lexicon) -> tuple[list[str], list[str]]:

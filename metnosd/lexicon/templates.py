@@ -3,7 +3,9 @@
     "[the] last {number} {unit}"     an optional word, then values of two named lists
     "(undo|revert) [that|it]"        alternatives
 
-`[…]` may be missing, `(a|b)` is one of them, `{name}` is a value of the list `name`, spaces are any blanks.
+`[…]` may be missing, `(a|b)` is one of them, `{name}` is a value of the list `name` or a text that a template
+of the section `name` fits, spaces are any blanks. Text matches folded: without regard to case, typographic
+apostrophes and, where a language says so, accents.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from dataclasses import dataclass
 
 _TOKEN = re.compile(r"[\[\](){}|]|[^\[\](){}|\s]+|\s+")
 
-_BORDER = r"\s*(?:(?<!\w)|(?!\w))"
+_BORDER = r"[\s,]*(?:(?<!\w)|(?!\w))"
 """A blank of a template: any blanks, also none beside a word that is left out, but never inside a word."""
+
+Values = tuple[tuple[str, str], ...]
+"""The list values of a match, in the order of the template: (list, folded text)."""
 
 
 class TemplateError(ValueError):
@@ -25,24 +30,29 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled template. `pattern` matches folded text; its groups are named after the lists."""
+    """A compiled template. `pattern` matches folded text; `names` are the lists of its groups, in order."""
 
     text: str
     pattern: re.Pattern[str]
+    names: tuple[str, ...]
 
-    def full(self, text: str) -> dict[str, str] | None:
+    def full(self, text: str) -> Values | None:
         """The values of the lists if all of the folded `text` fits."""
         found = self.pattern.fullmatch(text)
-        return {k.rstrip("0123456789"): v for k, v in found.groupdict().items() if v} if found else None
+        return self.values_of_match(found) if found else None
 
-    def search(self, text: str) -> tuple[dict[str, str], tuple[int, int]] | None:
+    def search(self, text: str) -> tuple[Values, tuple[int, int]] | None:
         """The values and the place of the first part of the folded `text` that fits, at word borders."""
         for found in self.pattern.finditer(text):
             start, end = found.span()
-            if not _inside_word(text, start) and not _inside_word(text, end) and end > start:
-                values = {k.rstrip("0123456789"): v for k, v in found.groupdict().items() if v}
-                return values, (start, end)
+            if end > start and not inside_word(text, start) and not inside_word(text, end):
+                return self.values_of_match(found), (start, end)
         return None
+
+    def values_of_match(self, found: re.Match[str]) -> Values:
+        """The values of the lists in a match of `pattern`."""
+        pairs = zip(self.names, found.groups(), strict=True)
+        return tuple((name, value) for name, value in pairs if value is not None)
 
 
 def fold(text: str) -> str:
@@ -50,62 +60,106 @@ def fold(text: str) -> str:
 
     Characters whose folding is longer stay as they are, so that places in the result are places in `text`.
     """
-    text = text.replace("\u2019", "'").replace("\u2018", "'").replace("\u00a0", " ").replace("\u202f", " ")
-    return "".join(_fold_one(char) for char in text)
+    return "".join(map(_fold_one, text))
+
+
+_STRAIGHT = {"\u2019": "'", "\u2018": "'", "\u00a0": " ", "\u202f": " ", "\u02bc": "'"}
 
 
 def _fold_one(char: str) -> str:
-    folded = unicodedata.normalize("NFC", char.casefold())
+    if char < "\x80":
+        return char.lower()
+    folded = _STRAIGHT.get(char) or unicodedata.normalize("NFC", char.casefold())
     return folded if len(folded) == 1 else char
 
 
-def _inside_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
+def without_accents(folded: str) -> str:
+    """Folded text with its accents taken off, same length; letters that only look alike stay."""
+    if folded.isascii():
+        return folded
+    return "".join(unicodedata.normalize("NFD", char)[0] if char > "\x7f" else char for char in folded)
+
+
+def inside_word(text: str, at: int) -> bool:
+    """Whether the place `at` of `text` lies between two characters of one word."""
+    return 0 < at < len(text) and _is_word(text[at - 1]) and _is_word(text[at])
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def values_of(values: Values, name: str) -> list[str]:
+    """The texts of list `name` among `values`, in order."""
+    return [text for found, text in values if found == name]
+
+
+def one_of(values: Values, name: str) -> str | None:
+    """The first text of list `name` among `values`."""
+    return next((text for found, text in values if found == name), None)
+
+
+@dataclass(slots=True)
+class _Compiler:
+    """Compiles one template; `lists` maps each list's name to a pattern without groups."""
+
+    text: str
+    tokens: list[str]
+    lists: Mapping[str, str]
+    names: list[str]
+    at: int = 0
+
+    def alternatives(self) -> str:
+        branches = [""]
+        while self.at < len(self.tokens) and self.tokens[self.at] not in ("]", ")"):
+            token = self.tokens[self.at]
+            self.at += 1
+            if token == "|":
+                branches.append("")
+            elif token in ("[", "("):
+                branches[-1] += self._group(token)
+            elif token == "{":
+                branches[-1] += self._list()
+            else:
+                branches[-1] += _BORDER if token.isspace() else re.escape(token)
+        return "|".join(branches)
+
+    def _group(self, opening: str) -> str:
+        inner = self.alternatives()
+        closing = "]" if opening == "[" else ")"
+        if self.at >= len(self.tokens) or self.tokens[self.at] != closing:
+            raise TemplateError(f"{opening!r} is not closed in {self.text!r}")
+        self.at += 1
+        return f"(?:{inner})?" if opening == "[" else f"(?:{inner})"
+
+    def _list(self) -> str:
+        if self.at + 1 >= len(self.tokens) or self.tokens[self.at + 1] != "}":
+            raise TemplateError(f"'{{' is not closed in {self.text!r}")
+        name = self.tokens[self.at]
+        self.at += 2
+        if name not in self.lists:
+            raise TemplateError(f"there is no list {name!r} for {self.text!r}")
+        self.names.append(name)
+        return f"({self.lists[name]})"
 
 
 def compile_template(text: str, lists: Mapping[str, str]) -> Template:
-    """Compile `text`; `lists` maps each list's name to a regular expression for its values.
+    """Compile `text`; `lists` maps each list's name to a pattern for its values, which has no groups.
 
     Raises `TemplateError` for an unknown list or unbalanced brackets.
     """
-    tokens = [token for token in _TOKEN.findall(fold(text)) if token]
-    compiled, rest = _alternatives(tokens, 0, lists, {}, text)
-    if rest != len(tokens):
-        raise TemplateError(f"{tokens[rest]!r} closes nothing in {text!r}")
-    return Template(text, re.compile(compiled))
+    pattern, names = _compile(text, lists)
+    return Template(text, re.compile(pattern), names)
 
 
-def _alternatives(
-    tokens: list[str], at: int, lists: Mapping[str, str], seen: dict[str, int], text: str
-) -> tuple[str, int]:
-    branches = [""]
-    while at < len(tokens) and tokens[at] not in ("]", ")"):
-        token = tokens[at]
-        if token == "|":
-            branches.append("")
-            at += 1
-        elif token in ("[", "("):
-            inner, at = _alternatives(tokens, at + 1, lists, seen, text)
-            closing = "]" if token == "[" else ")"
-            if at >= len(tokens) or tokens[at] != closing:
-                raise TemplateError(f"{token!r} is not closed in {text!r}")
-            at += 1
-            branches[-1] += f"(?:{inner})?" if token == "[" else f"(?:{inner})"
-        elif token == "{":
-            branches[-1] += _group(tokens, at, lists, seen, text)
-            at += 3
-        else:
-            branches[-1] += _BORDER if token.isspace() else re.escape(token)
-            at += 1
-    return "|".join(branches), at
+def pattern_of(text: str, lists: Mapping[str, str]) -> str:
+    """The pattern of `text` without groups, to be the value of a list in other templates."""
+    return re.sub(r"(?<!\\)\((?!\?)", "(?:", _compile(text, lists)[0])
 
 
-def _group(tokens: list[str], at: int, lists: Mapping[str, str], seen: dict[str, int], text: str) -> str:
-    if at + 2 >= len(tokens) or tokens[at + 2] != "}":
-        raise TemplateError(f"'{{' is not closed in {text!r}")
-    name = tokens[at + 1]
-    if name not in lists:
-        raise TemplateError(f"there is no list {name!r} for {text!r}")
-    seen[name] = seen.get(name, 0) + 1
-    group = name if seen[name] == 1 else f"{name}{seen[name]}"
-    return f"(?P<{group}>{lists[name]})"
+def _compile(text: str, lists: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    compiler = _Compiler(text, [token for token in _TOKEN.findall(fold(text)) if token], lists, [])
+    pattern = compiler.alternatives()
+    if compiler.at != len(compiler.tokens):
+        raise TemplateError(f"{compiler.tokens[compiler.at]!r} closes nothing in {text!r}")
+    return pattern, tuple(compiler.names)

@@ -78,6 +78,12 @@ class Talk:
         question = await self.question()
         return await self.house.daemon.consent(self.user, question.token, yes)
 
+    async def answer_no(self) -> Reply:
+        """Answer the question that is open with no; the last word."""
+        question = next(event for event in reversed(self.events) if isinstance(event, ConsentRequest))
+        assert await self.house.daemon.consent(self.user, question.token, False)
+        return await self.reply()
+
     async def reply(self) -> Reply:
         """The last word."""
         assert self.task is not None
@@ -178,10 +184,11 @@ class House:
                 path.write_text(name if text is None else text)
 
     def tree(self) -> dict[str, str | None]:
-        """All that is in the home: files with their text, folders with None."""
-        found = {}
+        """All that is in the home: files with their bytes as text, folders with None."""
+        found: dict[str, str | None] = {}
         for path in sorted(self.home.rglob("*")):
-            found[str(path.relative_to(self.home))] = path.read_text() if path.is_file() else None
+            content = path.read_bytes().decode("latin-1") if path.is_file() else None
+            found[str(path.relative_to(self.home))] = content
         return found
 
 

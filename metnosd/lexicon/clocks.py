@@ -1,0 +1,131 @@
+"""Times of day and weekdays in words: sections `time.clock`, `time.hour`, `time.weekdays`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from metnosd.lexicon.lexicon import Language
+from metnosd.lexicon.templates import Values
+
+WORKING = (1, 2, 3, 4, 5)
+"""Working days, ISO numbers."""
+
+WEEKEND = (6, 7)
+
+
+class Unclear(Exception):
+    """A time that is none ("at 25:00", "31 June"); `key` names the question in the lexicon."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(f"{key}: {text}")
+        self.key = key
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Clock:
+    """A time of day. `sure` is false where the half of the day was not said ("at 8")."""
+
+    hour: int
+    minute: int
+    sure: bool = False
+
+
+_PAST: Mapping[str, int] = {"hour": 0, "digits": 0, "half_past": 30, "quarter_past": 15}
+_BEFORE: Mapping[str, int] = {"half_to": 30, "quarter_to": 45, "three_quarters": 45}
+
+
+def read_clock(text: str, language: Language) -> Clock:
+    """The time of day that the folded `text` is. Raises `Unclear` for one that no day has."""
+    for section in ("clock", "hour"):
+        for means, templates in language.time[section].items():
+            for template in templates:
+                values = template.full(text)
+                if values is not None:
+                    return _checked(_clock(means, _numbers(values, language)), text)
+    raise Unclear("time.no_clock", text)
+
+
+def _numbers(values: Values, language: Language) -> list[int]:
+    return [int(language.value("number", text)) for _, text in values]
+
+
+def _clock(means: str, numbers: Sequence[int]) -> Clock:
+    if means == "noon":
+        return Clock(12, 0, True)
+    if means == "midnight":
+        return Clock(0, 0, True)
+    minute = numbers[1] if len(numbers) > 1 else 0
+    if means.endswith(("am", "pm")):
+        if not 1 <= numbers[0] <= 12:
+            return Clock(99, minute)
+        return Clock(numbers[0] % 12 + (12 if means.endswith("pm") else 0), minute, True)
+    if means == "past":
+        return Clock(numbers[1], numbers[0])
+    if means == "to":
+        return Clock((numbers[1] - 1) % 24, 60 - numbers[0])
+    if means in _BEFORE:
+        return Clock((numbers[0] - 1) % 24, _BEFORE[means])
+    return Clock(numbers[0], minute or _PAST.get(means, 0), sure=numbers[0] == 0 or numbers[0] > 12)
+
+
+def _checked(clock: Clock, text: str) -> Clock:
+    if clock.hour == 24 and clock.minute == 0:
+        return Clock(0, 0, True)
+    if not (0 <= clock.hour <= 23 and 0 <= clock.minute <= 59):
+        raise Unclear("time.no_clock", text)
+    return clock
+
+
+PARTS: Mapping[str, tuple[int, int, int]] = {
+    "morning": (8, 6, 12),
+    "afternoon": (15, 12, 18),
+    "evening": (19, 18, 24),
+    "night": (22, 22, 24),
+}
+"""Part of the day → its usual hour, and the hours between which it lies."""
+
+
+def in_part(clock: Clock, part: str | None) -> Clock:
+    """`clock` in the half of the day that `part` means: "8 in the evening" is 20:00."""
+    late = part in ("afternoon", "evening") or (part == "night" and clock.hour >= 6)
+    if late and not clock.sure and 1 <= clock.hour < 12:
+        return Clock(clock.hour + 12, clock.minute, True)
+    return clock
+
+
+def read_weekdays(values: Values, language: Language, means: str) -> tuple[int, ...]:
+    """The ISO weekdays of a match, in order of the week."""
+    if means == "working":
+        return WORKING
+    if means == "weekend":
+        return WEEKEND
+    days: set[int] = set()
+    for name, text in values:
+        days |= set(_weekdays_of(name, text, language))
+    if means == "through" and values:
+        first, last = (int(language.value("weekday", text)) for _, text in values[:2])
+        days = {(first - 1 + step) % 7 + 1 for step in range((last - first) % 7 + 1)}
+    return tuple(sorted(days))
+
+
+def _weekdays_of(name: str, text: str, language: Language) -> tuple[int, ...]:
+    if name == "weekdays":
+        return parse_weekdays(text, language)
+    key = language.value(name, text)
+    named = {"working": WORKING, "weekend": WEEKEND}
+    return named.get(key) or (int(key),)
+
+
+def parse_weekdays(text: str, language: Language) -> tuple[int, ...]:
+    """The ISO weekdays that the folded `text` is, by section `time.weekdays`."""
+    for means, templates in language.time["weekdays"].items():
+        for template in templates:
+            values = template.full(text)
+            if values is not None:
+                return read_weekdays(values, language, means)
+    raise Unclear("time.no_weekday", text)
+
+
+Reader = Callable[[str, Language], Clock]

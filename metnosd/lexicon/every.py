@@ -1,0 +1,247 @@
+"""Composes recurrences from the parts found in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, tzinfo
+
+from dateutil.relativedelta import relativedelta
+
+from metnosd.lexicon.clocks import PARTS, WORKING, Clock, Unclear, in_part, parse_weekdays, read_clock, read_weekdays
+from metnosd.lexicon.days import day_number, parse_day, read_day
+from metnosd.lexicon.fragments import Fragment
+from metnosd.lexicon.lexicon import Language
+from metnosd.lexicon.recurrence import Recurrence, instant
+from metnosd.lexicon.templates import one_of, values_of
+
+DEFAULT = Clock(9, 0)
+"""The time of day where none is said."""
+
+_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_FREQUENCY: Mapping[str, tuple[str, int]] = {
+    "minute": ("MINUTELY", 1),
+    "hour": ("HOURLY", 1),
+    "day": ("DAILY", 1),
+    "week": ("WEEKLY", 1),
+    "month": ("MONTHLY", 1),
+    "quarter": ("MONTHLY", 3),
+    "year": ("YEARLY", 1),
+}
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A rule in the making."""
+
+    frequency: str = ""
+    interval: int = 1
+    weekdays: tuple[int, ...] = ()
+    nth: int | None = None
+    month_days: tuple[int, ...] = ()
+    working: int | None = None
+    on: date | None = None
+    start_day: date | None = None
+    until: date | None = None
+    lasts: relativedelta | None = None
+    count: int | None = None
+    window: tuple[Clock, Clock] | None = None
+    without: set[int] = field(default_factory=set)
+    except_dates: list[date] = field(default_factory=list)
+
+
+def compose_recurrence(fragments: Sequence[Fragment], language: Language, now: datetime, zone: tzinfo) -> Recurrence:
+    """The recurrence that `fragments` make. `now` is aware, in `zone`. Raises `Unclear`."""
+    draft = _Draft()
+    today = now.date()
+    for fragment in fragments:
+        _READERS.get(fragment.section, _ignore)(draft, fragment, language, today)
+    clocks = clocks_of(fragments, language)
+    if not draft.frequency:
+        draft.frequency = "WEEKLY" if draft.weekdays else "DAILY"
+    if draft.without:
+        draft.weekdays = tuple(d for d in draft.weekdays or range(1, 8) if d not in draft.without)
+        if not draft.weekdays:
+            raise Unclear("time.never", fragments[0].text)
+        draft.frequency = "WEEKLY"
+    rules = _rules(draft, clocks)
+    return _placed(draft, rules, clocks, now, zone)
+
+
+def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
+    means, values = fragment.means, fragment.values
+    if means in _FREQUENCY:
+        draft.frequency, draft.interval = _FREQUENCY[means]
+    elif means in ("n_units", "other_unit"):
+        unit = language.value("unit", one_of(values, "unit") or "")
+        frequency, factor = _FREQUENCY[unit]
+        number = 2 if means == "other_unit" else int(language.value("number", one_of(values, "number") or "1"))
+        if number < 1:
+            raise Unclear("time.never", fragment.text)
+        draft.frequency, draft.interval = frequency, number * factor
+    elif means in ("weekdays", "other_weekday"):
+        through = [text for name, text in values if name == "weekday"]
+        kind = "through" if means == "weekdays" and len(through) == 2 else "list"
+        draft.weekdays = read_weekdays(values, language, kind)
+        draft.frequency = "WEEKLY"
+        if means == "other_weekday":
+            draft.interval = 2
+    else:
+        _monthly(draft, fragment, language)
+
+
+def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
+    means, values = fragment.means, fragment.values
+    draft.frequency = "MONTHLY"
+    if means in ("nth_weekday", "last_weekday"):
+        draft.weekdays = (int(language.value("weekday", one_of(values, "weekday") or "")),)
+        ordinal = one_of(values, "ordinal")
+        draft.nth = -1 if ordinal is None else int(language.value("ordinal", ordinal))
+    elif means == "doms":
+        try:
+            draft.month_days = tuple(sorted({day_number(text, language) for text in values_of(values, "dom")}))
+        except ValueError as error:
+            raise Unclear("time.no_day", fragment.text) from error
+    elif means == "last_day":
+        draft.month_days = (-1,)
+    elif means in ("first_working", "last_working"):
+        draft.working = 1 if means == "first_working" else -1
+
+
+def _limit(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
+    means, values = fragment.means, fragment.values
+    day = one_of(values, "day")
+    if means == "until" and day is not None:
+        draft.until = parse_day(day, language, today)
+    elif means == "from" and day is not None:
+        draft.start_day = parse_day(day, language, today)
+    elif means == "for":
+        number = int(language.value("number", one_of(values, "number") or "1"))
+        unit = language.value("unit", one_of(values, "unit") or "")
+        draft.lasts = relativedelta(**{f"{unit}s": number})  # type: ignore[arg-type]  # one keyword of known names
+    elif means == "times":
+        draft.count = int(language.value("number", one_of(values, "number") or "1"))
+        if draft.count < 1:
+            raise Unclear("time.never", fragment.text)
+    elif means == "except":
+        for name, text in values:
+            draft.without |= set(
+                parse_weekdays(text, language)
+                if name == "weekdays"
+                else read_weekdays(((name, text),), language, "list")
+            )
+    elif means == "except_day" and day is not None:
+        draft.except_dates.append(parse_day(day, language, today))
+    elif means == "between":
+        first, last = (read_clock(text, language) for text in values_of(values, "anyclock")[:2])
+        draft.window = (first, last)
+
+
+def _day(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
+    """A day beside a frequency: "every 2 weeks on Tuesday", "every year on March 3rd"."""
+    found = read_day(fragment.means, fragment.values, fragment.text, language, today)
+    if fragment.means == "weekday":
+        draft.weekdays = (*draft.weekdays, found.isoweekday())
+    elif draft.frequency == "MONTHLY" and fragment.means == "dom":
+        draft.month_days = (*draft.month_days, found.day)
+    elif draft.frequency == "YEARLY":
+        draft.on = found
+    else:
+        draft.start_day = found
+
+
+def _ignore(_draft: _Draft, _fragment: Fragment, _language: Language, _today: date) -> None:
+    """Times of day are read apart."""
+
+
+_READERS = {"every": _every, "limit": _limit, "day": _day}
+
+
+def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
+    """The times of day of `fragments`, in the half of the day that was said, in order, each once."""
+    part = next((fragment.means for fragment in fragments if fragment.section == "part"), None)
+    clocks = [
+        in_part(read_clock(text, language), part)
+        for fragment in fragments
+        if fragment.section == "at"
+        for name, text in fragment.values
+        if name in ("clock", "anyclock", "hour")
+    ]
+    if not clocks and part is not None:
+        clocks = [Clock(PARTS[part][0], 0, True)]
+    return sorted(set(clocks))
+
+
+def _rules(draft: _Draft, clocks: Sequence[Clock]) -> tuple[str, ...]:
+    parts = [f"FREQ={draft.frequency}"]
+    if draft.interval > 1:
+        parts.append(f"INTERVAL={draft.interval}")
+    if draft.nth is not None:
+        parts.append(f"BYDAY={draft.nth}{_DAYS[draft.weekdays[0] - 1]}")
+    elif draft.working is not None:
+        parts += [f"BYDAY={','.join(_DAYS[day - 1] for day in WORKING)}", f"BYSETPOS={draft.working}"]
+    elif draft.weekdays:
+        parts.append(f"BYDAY={','.join(_DAYS[day - 1] for day in sorted(set(draft.weekdays)))}")
+    if draft.month_days:
+        parts.append(f"BYMONTHDAY={','.join(str(day) for day in draft.month_days)}")
+    if draft.on is not None:
+        parts += [f"BYMONTH={draft.on.month}", f"BYMONTHDAY={draft.on.day}"]
+    rule = ";".join(parts)
+    if draft.window is not None and draft.frequency in ("MINUTELY", "HOURLY"):
+        return _window_rules(draft)
+    if len(clocks) < 2:
+        return (rule,)
+    minutes = sorted({clock.minute for clock in clocks})
+    return tuple(
+        f"{rule};BYHOUR={','.join(str(c.hour) for c in clocks if c.minute == minute)};BYMINUTE={minute};BYSECOND=0"
+        for minute in minutes
+    )
+
+
+def _window_rules(draft: _Draft) -> tuple[str, ...]:
+    """ "Every 15 minutes between 9 and 17": the times of one day, both ends among them, as daily rules."""
+    assert draft.window is not None
+    first, last = draft.window
+    step = draft.interval * (1 if draft.frequency == "MINUTELY" else 60)
+    end = last.hour * 60 + last.minute
+    start = first.hour * 60 + first.minute
+    if end <= start:
+        raise Unclear("time.never", "")
+    by_minute: dict[int, list[int]] = {}
+    for at in range(start, end + 1, step):
+        by_minute.setdefault(at % 60, []).append(at // 60)
+    days = f"FREQ=WEEKLY;BYDAY={','.join(_DAYS[d - 1] for d in draft.weekdays)}" if draft.weekdays else "FREQ=DAILY"
+    return tuple(
+        f"{days};BYHOUR={','.join(map(str, hours))};BYMINUTE={minute};BYSECOND=0"
+        for minute, hours in sorted(by_minute.items())
+    )
+
+
+def _placed(draft: _Draft, rules: tuple[str, ...], clocks: Sequence[Clock], now: datetime, zone: tzinfo) -> Recurrence:
+    """The recurrence with its first fire after `now`, its end and its exceptions."""
+    naive_now = now.replace(tzinfo=None)
+    interval = f";INTERVAL={draft.interval}"
+    absolute = draft.frequency in ("MINUTELY", "HOURLY") and draft.window is None and not clocks
+    if absolute:
+        unit = "minutes" if draft.frequency == "MINUTELY" else "hours"
+        start = naive_now.replace(second=0, microsecond=0) + timedelta(**{unit: draft.interval})
+        if draft.frequency == "HOURLY" and draft.interval == 1:
+            start = start.replace(minute=0)
+    else:
+        clock = clocks[0] if clocks else (draft.window[0] if draft.window else DEFAULT)
+        day = draft.start_day or draft.on or now.date()
+        if draft.on is not None and draft.start_day is None:
+            day = min(draft.on, now.date())
+        start = datetime.combine(day, time(clock.hour, clock.minute))
+    # The first fire is the next time that fits; the interval counts from there, unless a first day was said.
+    first = rules if draft.start_day or absolute else tuple(rule.replace(interval, "") for rule in rules)
+    found = Recurrence(first, start, zone, except_dates=tuple(draft.except_dates)).starting(now)
+    until = draft.until
+    if draft.lasts is not None:
+        until = (found.start + draft.lasts).date() - timedelta(days=1)
+    if until is not None:
+        end = instant(datetime.combine(until, time(23, 59, 59)), zone)
+        if end <= now:
+            raise Unclear("time.past", "")
+        return Recurrence(rules, found.start, zone, end, draft.count, found.except_dates)
+    return Recurrence(rules, found.start, zone, None, draft.count, found.except_dates)

@@ -1,0 +1,30 @@
+"""Quoted text, file names, paths and addresses are names: nothing in them is a time or a signal."""
+
+from __future__ import annotations
+
+import re
+
+URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")
+FILE = re.compile(
+    r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])(?=[\w.-]*[^\W\d])\w[\w.-]*\.\w{1,8}(?![\w.])"
+)
+FOLDERS = re.compile(r"(?<![\w/.])(?=[\w./-]*[^\W\d])\w[\w.-]*(?:/[\w.-]+)+")
+QUOTED = re.compile(
+    r"\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|\u201c([^\u201d]+)\u201d|\u2018([^\u2019]+)\u2019(?!\w)"
+    r"|\u00ab\s*([^\u00bb]+?)\s*\u00bb|\u201e([^\u201c\u201d]+)[\u201c\u201d]|`([^`]+)`"
+)
+
+HIDDEN = "\ufffc"
+"""Stands for each character that is masked: no letter, no blank."""
+
+
+def mask(text: str) -> str:
+    """`text` with what is a name hidden, same length."""
+    for pattern in (QUOTED, URL, FILE, FOLDERS):
+        text = pattern.sub(lambda found: HIDDEN * len(found[0]), text)
+    return text
+
+
+def quoted_in(text: str) -> list[str]:
+    """What stands in quotation marks, without them."""
+    return [next(part for part in found.groups() if part) for found in QUOTED.finditer(text)]
