@@ -94,7 +94,10 @@ class Daemon:
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
-        signals = read_message(message, self._parts.lexicon)
+        prior = await asyncio.to_thread(
+            self._parts.turns.last_lang, message.user.name, message.channel, message.conversation
+        )
+        signals = read_message(message, self._parts.lexicon, prior)
         if signals.signal in ("confirm", "deny"):
             return await self._answer(message, signals.signal == "confirm")
         if signals.signal == "cancel":

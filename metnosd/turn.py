@@ -291,9 +291,9 @@ def kinds_of(context: Context) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry.kind for entry in context.last))
 
 
-def read_message(message: Message, lexicon: Lexicon) -> Signals:
-    """The signals of `message`."""
-    return read_signals(message.text, lexicon, message.lang or message.user.lang)
+def read_message(message: Message, lexicon: Lexicon, prior: str | None = None) -> Signals:
+    """The signals of `message`; `prior` is the language of the turn before."""
+    return read_signals(message.text, lexicon, message.lang or message.user.lang, prior)
 
 
 def new_turn_id() -> str:

@@ -87,6 +87,15 @@ class Turns:
             return tuple(Entry(item["kind"], item["fields"]) for item in from_text(row["entries"]))
         return ()
 
+    def last_lang(self, user: str, channel: str, conversation: str) -> str | None:
+        """The language of the conversation's last turn."""
+        sql = (
+            "select lang from turns where user = :user and channel = :channel and conversation = :conversation"
+            " order by rowid desc limit 1"
+        )
+        values = {"user": user, "channel": channel, "conversation": conversation}
+        return next((row["lang"] for row in self._store.rows(sql, values)), None)
+
     def close_interrupted(self) -> int:
         """Mark the turns that were open when the daemon ended; how many there were."""
         sql = "update turns set state = 'interrupted' where state = 'open'"

@@ -25,7 +25,7 @@ _FREQUENCY: Mapping[str, tuple[str, int]] = {
     "day": ("DAILY", 1),
     "week": ("WEEKLY", 1),
     "month": ("MONTHLY", 1),
-    "quarter": ("MONTHLY", 3),
+    "quarter": ("YEARLY", 1),
     "year": ("YEARLY", 1),
 }
 
@@ -40,6 +40,7 @@ class _Draft:
     nth: int | None = None
     month_days: tuple[int, ...] = ()
     working: int | None = None
+    quarterly: bool = False
     on: date | None = None
     start_day: date | None = None
     until: date | None = None
@@ -72,6 +73,9 @@ def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -
     means, values = fragment.means, fragment.values
     if means in _FREQUENCY:
         draft.frequency, draft.interval = _FREQUENCY[means]
+        draft.quarterly = means == "quarter"
+    elif means in PARTS:
+        draft.frequency = "DAILY"
     elif means in ("n_units", "other_unit"):
         unit = language.value("unit", one_of(values, "unit") or "")
         frequency, factor = _FREQUENCY[unit]
@@ -142,7 +146,7 @@ def _day(draft: _Draft, fragment: Fragment, language: Language, today: date) -> 
     found = read_day(fragment.means, fragment.values, fragment.text, language, today)
     if fragment.means == "weekday":
         draft.weekdays = (*draft.weekdays, found.isoweekday())
-    elif draft.frequency == "MONTHLY" and fragment.means == "dom":
+    elif (draft.frequency == "MONTHLY" or draft.quarterly) and fragment.means == "dom":
         draft.month_days = (*draft.month_days, found.day)
     elif draft.frequency == "YEARLY":
         draft.on = found
@@ -159,7 +163,9 @@ _READERS = {"every": _every, "limit": _limit, "day": _day}
 
 def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
     """The times of day of `fragments`, in the half of the day that was said, in order, each once."""
-    part = next((fragment.means for fragment in fragments if fragment.section == "part"), None)
+    part = next(
+        (f.means for f in fragments if f.section == "part" or (f.section == "every" and f.means in PARTS)), None
+    )
     clocks = [
         in_part(read_clock(text, language), part)
         for fragment in fragments
@@ -182,6 +188,10 @@ def _rules(draft: _Draft, clocks: Sequence[Clock]) -> tuple[str, ...]:
         parts += [f"BYDAY={','.join(_DAYS[day - 1] for day in WORKING)}", f"BYSETPOS={draft.working}"]
     elif draft.weekdays:
         parts.append(f"BYDAY={','.join(_DAYS[day - 1] for day in sorted(set(draft.weekdays)))}")
+    if draft.quarterly:
+        parts.append("BYMONTH=1,4,7,10")
+        if not (draft.month_days or draft.weekdays):
+            parts.append("BYMONTHDAY=1")
     if draft.month_days:
         parts.append(f"BYMONTHDAY={','.join(str(day) for day in draft.month_days)}")
     if draft.on is not None:

@@ -46,6 +46,8 @@ def _all(folded: str, language: Language) -> Iterator[Fragment]:
             if means.endswith(BARE):
                 continue
             for template in templates:
+                if not template.may_fit(folded):
+                    continue
                 for match in template.pattern.finditer(folded):
                     start, end = match.span()
                     # A blank beside an optional word that is left out is not part of the time.

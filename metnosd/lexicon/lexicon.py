@@ -13,7 +13,16 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metnosd.entries import printable
-from metnosd.lexicon.templates import Template, TemplateError, compile_template, fold, pattern_of, without_accents
+from metnosd.lexicon.templates import (
+    Template,
+    TemplateError,
+    anchors_of,
+    compile_template,
+    fold,
+    holds,
+    pattern_of,
+    without_accents,
+)
 from metnosd.sentence import Sentence
 
 FREE_LISTS = {
@@ -28,8 +37,8 @@ FREE_LISTS = {
 }
 """Lists of templates whose values need no language; a language's own words are added to `number`."""
 
-NESTED = ("clock", "hour", "weekdays", "day")
-"""Sections of `[time]` whose texts are values of templates in the sections after them."""
+TIME_SECTIONS = ("clock", "hour", "weekdays", "day", "every", "limit", "offset", "span", "at", "part")
+"""Sections of `[time]`; what a section says is a value of templates in those after it."""
 
 
 class LexiconError(Exception):
@@ -58,40 +67,43 @@ class _Example(BaseModel):
 
 class _Spans(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    before_path: list[str]
-    before_name: list[str]
-    folder: list[str]
-    skip: list[str]
-    shallow: list[str]
-    plain_words: list[str]
+    before_path: list[str] = Field(default_factory=list)
+    before_name: list[str] = Field(default_factory=list)
+    folder: list[str] = Field(default_factory=list)
+    skip: list[str] = Field(default_factory=list)
+    shallow: list[str] = Field(default_factory=list)
+    plain_words: list[str] = Field(default_factory=list)
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     language: _Language
-    lists: dict[str, dict[str, list[str]]]
-    signals: dict[str, list[str]]
-    signals_within: dict[str, list[str]]
-    time: dict[str, dict[str, list[str]]]
-    paths: dict[str, list[str]]
-    numbers: dict[str, list[str]]
-    folders: dict[str, list[str]]
-    spans: _Spans
-    categories: dict[str, list[str]]
-    kinds: dict[str, list[str]]
-    executors: dict[str, _Words]
-    example: list[_Example]
-    say: dict[str, str | dict[str, str]]
+    lists: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
+    signals: dict[str, list[str]] = Field(default_factory=dict)
+    signals_within: dict[str, list[str]] = Field(default_factory=dict)
+    time: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
+    paths: dict[str, list[str]] = Field(default_factory=dict)
+    numbers: dict[str, list[str]] = Field(default_factory=dict)
+    folders: dict[str, list[str]] = Field(default_factory=dict)
+    spans: _Spans = Field(default_factory=_Spans)
+    categories: dict[str, list[str]] = Field(default_factory=dict)
+    kinds: dict[str, list[str]] = Field(default_factory=dict)
+    executors: dict[str, _Words] = Field(default_factory=dict)
+    example: list[_Example] = Field(default_factory=list)
+    say: dict[str, str | dict[str, str]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A word or words that point to an executor, as a pattern over folded text."""
+    """A word or words that point to an executor, folded, with single blanks."""
 
     executor: str
     verb: bool
-    length: int
-    pattern: re.Pattern[str]
+    text: str
+
+    def is_in(self, folded: str) -> bool:
+        """Whether the folded text, with single blanks, holds the phrase at word borders."""
+        return holds(folded, self.text)
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,10 @@ class Lexicon:
     def language(self, code: str | None) -> Language:
         """The language `code`, or the reference language where there is none such."""
         return self._by_code.get(code or "", self.languages[0])
+
+    def has(self, code: str | None) -> bool:
+        """Whether there is a language `code`."""
+        return (code or "") in self._by_code
 
     def folder_words(self) -> dict[str, str]:
         """Folded word of any language → key of the XDG user folder that it names."""
@@ -195,7 +211,8 @@ def _load(file: Path) -> Language:
         for name, entries in data.lists.items()
     }
     lists = _lists(values)
-    compile_all = partial(_compile, file, plain=plain)
+    words = _anchors(values)
+    compile_all = partial(_compile, file, plain=plain, words=words)
     return Language(
         code=data.language.code,
         name=data.language.name,
@@ -204,7 +221,7 @@ def _load(file: Path) -> Language:
         values=values,
         signals=compile_all("signals", data.signals, lists),
         signals_within=compile_all("signals_within", data.signals_within, lists),
-        time=_compile_times(file, data.time, lists, plain),
+        time=_compile_times(file, data.time, lists, words, plain),
         paths=compile_all("paths", data.paths, lists),
         numbers=compile_all("numbers", data.numbers, lists),
         folders=_by_word(data.folders),
@@ -250,22 +267,42 @@ def _lists(values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return lists
 
 
+DIGITS = frozenset("0123456789")
+
+
+def _anchors(values: Mapping[str, Mapping[str, str]]) -> dict[str, frozenset[str]]:
+    """List → texts of which each of its values holds one: its words, or a digit."""
+    anchors = {name: frozenset(words) for name, words in values.items() if words}
+    anchors |= {name: DIGITS | anchors.get(name, frozenset()) for name in FREE_LISTS if name != "rest"}
+    anchors["dom"] = DIGITS | anchors.get("dom", frozenset())
+    anchors["count"] = anchors["number"]
+    return anchors
+
+
 def _compile_times(
     file: Path,
     sections: Mapping[str, Mapping[str, Sequence[str]]],
     lists: Mapping[str, str],
+    words: Mapping[str, frozenset[str]],
     plain: Callable[[str], str],
 ) -> dict[str, dict[str, tuple[Template, ...]]]:
-    """The sections of `[time]`, each of `NESTED` being a list of templates in those after it."""
+    """The sections of `[time]`, each a list for the templates of those after it."""
     known = dict(lists)
+    anchors = dict(words)
     compiled = {}
-    for name in (*NESTED, *(name for name in sections if name not in NESTED)):
-        if name not in sections:
-            raise LexiconError(f"{file}: there is no section time.{name}")
-        compiled[name] = _compile(file, f"time.{name}", sections[name], known, plain=plain)
-        texts = [text for means, texts in sections[name].items() if not means.endswith("_bare") for text in texts]
+    unknown = sorted(set(sections) - set(TIME_SECTIONS))
+    if unknown:
+        raise LexiconError(f"{file}: there is no section time.{unknown[0]}; there are {', '.join(TIME_SECTIONS)}")
+    for name in TIME_SECTIONS:
+        section = sections.get(name, {})
+        compiled[name] = _compile(file, f"time.{name}", section, known, plain=plain, words=anchors)
+        texts = [text for means, texts in section.items() if not means.endswith("_bare") for text in texts]
+        # A search takes the first alternative that fits, so the one that says most comes first.
+        texts.sort(key=lambda text: -len(text.split()))
         known[name] = "|".join(pattern_of(plain(text), known) for text in texts) or r"(?!)"
+        anchors[name] = anchors_of(template for templates in compiled[name].values() for template in templates)
         if name == "hour":
+            anchors["anyclock"] = anchors["clock"] | anchors["hour"]
             known["anyclock"] = f"{known['clock']}|{known['hour']}"
     return compiled
 
@@ -277,11 +314,12 @@ def _compile(
     lists: Mapping[str, str],
     *,
     plain: Callable[[str], str],
+    words: Mapping[str, frozenset[str]],
 ) -> dict[str, tuple[Template, ...]]:
     compiled = {}
     for key, texts in templates.items():
         try:
-            compiled[key] = tuple(compile_template(plain(text), lists) for text in texts)
+            compiled[key] = tuple(compile_template(plain(text), lists, words) for text in texts)
         except TemplateError as error:
             raise LexiconError(f"{file}: {section}.{key}: {error}") from error
     return compiled
@@ -291,14 +329,12 @@ def phrases_of(
     executors: Mapping[str, Mapping[str, Sequence[str]]], plain: Callable[[str], str] = fold
 ) -> tuple[Phrase, ...]:
     """The phrases of a section `[executors]`: executor → `verbs` and `nouns`, folded by `plain`."""
-    found = []
-    for name, words in executors.items():
-        for section in ("verbs", "nouns"):
-            for text in words.get(section, ()):
-                body = r"\s+".join(re.escape(part) for part in plain(text).split())
-                pattern = re.compile(rf"(?<!\w){body}(?!\w)")
-                found.append(Phrase(name, section == "verbs", len(text.split()), pattern))
-    return tuple(found)
+    return tuple(
+        Phrase(name, section == "verbs", " ".join(plain(text).split()))
+        for name, words in executors.items()
+        for section in ("verbs", "nouns")
+        for text in words.get(section, ())
+    )
 
 
 def _forms(file: Path, sentences: Mapping[str, Any]) -> dict[str, str | dict[str, str]]:

@@ -27,15 +27,15 @@ class Signals:
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_signals(text: str, lexicon: Lexicon, lang: str | None) -> Signals:
+def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | None = None) -> Signals:
     """The signals of `text`; `lang` is the user's language, tried first, or None."""
-    languages = languages_for(text, lexicon, lang)
+    languages = languages_for(text, lexicon, lang, prior)
     own = languages[0]
     for language in languages:
         found = whole_signal(text, language)
         if found is not None:
             # A message that is one signal tells its language better than its words do.
-            return Signals(own.code if lang else language.code, *found)
+            return Signals(own.code if lexicon.has(lang) else language.code, *found)
     return Signals(own.code, scores=_scores(mask(text), lexicon))
 
 
@@ -59,9 +59,9 @@ def _scores(masked: str, lexicon: Lexicon) -> dict[str, float]:
     """Per executor, verbs of its own count double, and a longer phrase counts more."""
     scores: dict[str, float] = {}
     for language in lexicon.languages:
-        folded = language.fold(masked)
+        folded = " ".join(language.fold(masked).split())
         for phrase in language.phrases:
-            if phrase.pattern.search(folded):
-                weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * (phrase.length - 1))
+            if phrase.is_in(folded):
+                weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * phrase.text.count(" "))
                 scores[phrase.executor] = scores.get(phrase.executor, 0.0) + weight
     return scores

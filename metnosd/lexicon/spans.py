@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from metnosd.kinds import Kinds
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import FILE, FOLDERS, URL, quoted_in
-from metnosd.lexicon.templates import fold
+from metnosd.lexicon.templates import fold, holds
 from metnosd.lexicon.when import time_texts
 
 Spans = Mapping[str, tuple[str, ...]]
@@ -39,7 +39,9 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds) -> Spans:
     times = list(time_texts(text, lexicon.languages))
     bare = _mask(plain, sizes + times)
     numbers = list(_numbers(bare, lexicon))
-    if not numbers and any(template.search(fold(bare)) for g in lexicon.languages for template in g.numbers["one"]):
+    if not numbers and any(
+        template.search(fold(bare)) for g in lexicon.languages for template in g.numbers.get("one", ())
+    ):
         numbers.append("1")
     found_kinds = list(_kinds(plain, lexicon, kinds))
     named, placed = _named(bare, lexicon)
@@ -146,24 +148,14 @@ def _by_word(text: str, tables: Iterable[Mapping[str, str]]) -> Iterator[str]:
     folded = fold(text)
     for table in tables:
         for word, key in table.items():
-            if _holds(folded, word):
+            if holds(folded, word):
                 yield key
 
 
 def _shallow(text: str, lexicon: Lexicon) -> Iterator[str]:
     folded = fold(text)
     for language in lexicon.languages:
-        yield from (phrase for phrase in sorted(language.spans["shallow"]) if _holds(folded, phrase))
-
-
-def _holds(folded: str, phrase: str) -> bool:
-    at = folded.find(phrase)
-    while at >= 0:
-        end = at + len(phrase)
-        if not (at > 0 and folded[at - 1].isalnum()) and not (end < len(folded) and folded[end].isalnum()):
-            return True
-        at = folded.find(phrase, at + 1)
-    return False
+        yield from (phrase for phrase in sorted(language.spans["shallow"]) if holds(folded, phrase))
 
 
 def _numbers(text: str, lexicon: Lexicon) -> Iterator[str]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 _TOKEN = re.compile(r"[\[\](){}|]|[^\[\](){}|\s]+|\s+")
 
@@ -28,21 +29,37 @@ class TemplateError(ValueError):
     """A template that does not hold together; the message says what and where in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
-    """A compiled template. `pattern` matches folded text; `names` are the lists of its groups, in order."""
+    """A template ready to match folded text.
+
+    `source` is its regular expression, compiled when it is first needed; `names` are the lists of its groups,
+    in order. A text that holds none of `anchors` cannot fit, which spares most templates most of the time.
+    """
 
     text: str
-    pattern: re.Pattern[str]
+    source: str
     names: tuple[str, ...]
+    anchors: frozenset[str]
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression."""
+        return re.compile(self.source)
+
+    def may_fit(self, text: str) -> bool:
+        """Whether the folded `text` holds an anchor; cheap, and false only where nothing fits."""
+        return not self.anchors or any(anchor in text for anchor in self.anchors)
 
     def full(self, text: str) -> Values | None:
         """The values of the lists if all of the folded `text` fits."""
-        found = self.pattern.fullmatch(text)
+        found = self.pattern.fullmatch(text) if self.may_fit(text) else None
         return self.values_of_match(found) if found else None
 
     def search(self, text: str) -> tuple[Values, tuple[int, int]] | None:
         """The values and the place of the first part of the folded `text` that fits, at word borders."""
+        if not self.may_fit(text):
+            return None
         for found in self.pattern.finditer(text):
             start, end = found.span()
             if end > start and not inside_word(text, start) and not inside_word(text, end):
@@ -85,6 +102,16 @@ def inside_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and _is_word(text[at - 1]) and _is_word(text[at])
 
 
+def holds(folded: str, phrase: str) -> bool:
+    """Whether `phrase` stands in `folded` at word borders."""
+    at = folded.find(phrase)
+    while at >= 0:
+        if not inside_word(folded, at) and not inside_word(folded, at + len(phrase)):
+            return True
+        at = folded.find(phrase, at + 1)
+    return False
+
+
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
@@ -99,6 +126,10 @@ def one_of(values: Values, name: str) -> str | None:
     return next((text for found, text in values if found == name), None)
 
 
+Words = Mapping[str, frozenset[str]]
+"""List → texts of which every value of it holds one; a list that is missing may hold anything."""
+
+
 @dataclass(slots=True)
 class _Compiler:
     """Compiles one template; `lists` maps each list's name to a pattern without groups."""
@@ -106,33 +137,45 @@ class _Compiler:
     text: str
     tokens: list[str]
     lists: Mapping[str, str]
-    names: list[str]
+    words: Words
+    names: list[str] = field(default_factory=list)
     at: int = 0
 
-    def alternatives(self) -> str:
+    def alternatives(self) -> tuple[str, frozenset[str]]:
+        """The pattern up to a closing bracket, and the anchors of what it must hold (none: nothing certain)."""
         branches = [""]
+        anchors: list[list[frozenset[str]]] = [[]]
         while self.at < len(self.tokens) and self.tokens[self.at] not in ("]", ")"):
             token = self.tokens[self.at]
             self.at += 1
             if token == "|":
                 branches.append("")
-            elif token in ("[", "("):
-                branches[-1] += self._group(token)
-            elif token == "{":
-                branches[-1] += self._list()
-            else:
-                branches[-1] += _BORDER if token.isspace() else re.escape(token)
-        return "|".join(branches)
+                anchors.append([])
+                continue
+            piece, needs = self._piece(token)
+            branches[-1] += piece
+            if needs:
+                anchors[-1].append(needs)
+        return "|".join(branches), _union([min(branch, key=len, default=frozenset()) for branch in anchors])
 
-    def _group(self, opening: str) -> str:
-        inner = self.alternatives()
+    def _piece(self, token: str) -> tuple[str, frozenset[str]]:
+        if token in ("[", "("):
+            return self._group(token)
+        if token == "{":
+            return self._list()
+        if token.isspace():
+            return _BORDER, frozenset()
+        return re.escape(token), frozenset((token,))
+
+    def _group(self, opening: str) -> tuple[str, frozenset[str]]:
+        inner, needs = self.alternatives()
         closing = "]" if opening == "[" else ")"
         if self.at >= len(self.tokens) or self.tokens[self.at] != closing:
             raise TemplateError(f"{opening!r} is not closed in {self.text!r}")
         self.at += 1
-        return f"(?:{inner})?" if opening == "[" else f"(?:{inner})"
+        return (f"(?:{inner})?", frozenset()) if opening == "[" else (f"(?:{inner})", needs)
 
-    def _list(self) -> str:
+    def _list(self) -> tuple[str, frozenset[str]]:
         if self.at + 1 >= len(self.tokens) or self.tokens[self.at + 1] != "}":
             raise TemplateError(f"'{{' is not closed in {self.text!r}")
         name = self.tokens[self.at]
@@ -140,26 +183,35 @@ class _Compiler:
         if name not in self.lists:
             raise TemplateError(f"there is no list {name!r} for {self.text!r}")
         self.names.append(name)
-        return f"({self.lists[name]})"
+        return f"({self.lists[name]})", self.words.get(name, frozenset())
 
 
-def compile_template(text: str, lists: Mapping[str, str]) -> Template:
+def _union(branches: list[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*branches) if all(branches) else frozenset()
+
+
+def compile_template(text: str, lists: Mapping[str, str], words: Words | None = None) -> Template:
     """Compile `text`; `lists` maps each list's name to a pattern for its values, which has no groups.
 
     Raises `TemplateError` for an unknown list or unbalanced brackets.
     """
-    pattern, names = _compile(text, lists)
-    return Template(text, re.compile(pattern), names)
+    source, names, anchors = _compile(text, lists, words or {})
+    return Template(text, source, names, anchors)
 
 
 def pattern_of(text: str, lists: Mapping[str, str]) -> str:
     """The pattern of `text` without groups, to be the value of a list in other templates."""
-    return re.sub(r"(?<!\\)\((?!\?)", "(?:", _compile(text, lists)[0])
+    return re.sub(r"(?<!\\)\((?!\?)", "(?:", _compile(text, lists, {})[0])
 
 
-def _compile(text: str, lists: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    compiler = _Compiler(text, [token for token in _TOKEN.findall(fold(text)) if token], lists, [])
-    pattern = compiler.alternatives()
+def anchors_of(templates: Iterable[Template]) -> frozenset[str]:
+    """The texts of which everything that one of `templates` fits holds one; empty where nothing is certain."""
+    return _union([template.anchors for template in templates])
+
+
+def _compile(text: str, lists: Mapping[str, str], words: Words) -> tuple[str, tuple[str, ...], frozenset[str]]:
+    compiler = _Compiler(text, [token for token in _TOKEN.findall(fold(text)) if token], lists, words)
+    pattern, anchors = compiler.alternatives()
     if compiler.at != len(compiler.tokens):
         raise TemplateError(f"{compiler.tokens[compiler.at]!r} closes nothing in {text!r}")
-    return pattern, tuple(compiler.names)
+    return pattern, tuple(compiler.names), anchors

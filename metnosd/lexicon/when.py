@@ -55,14 +55,15 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
         folded = language.fold(masked)
         fragments = find_fragments(folded, language)
         fragments = _without_lone_parts(fragments)
-        if not fragments:
+        if not fragments or any(template.search(folded) for template in language.signals_within.get("about", ())):
             continue
         spans = tuple((fragment.start, fragment.end) for fragment in fragments)
         rest = rest_of(text, spans)
         try:
             return _compose(fragments, folded, language, local, zone, rest, spans)
         except Unclear as error:
-            question = say(error.key, text=error.text or text)
+            at = folded.find(error.text) if error.text else -1
+            question = say(error.key, text=text[at : at + len(error.text)] if at >= 0 else text)
             return When("unclear", language.code, rest, spans, question=question)
     return When("none", languages[0].code, text.strip())
 
@@ -129,7 +130,7 @@ def _compose(
             raise Unclear("time.never", "")
         return When("recurring", language.code, rest, spans, recurrence=recurrence)
     if "offset" in sections:
-        return When("at", language.code, rest, spans, at=_offset(_first(fragments, "offset"), language, now, zone))
+        return _from_now(fragments, folded, language, now, zone, rest, spans)
     if "span" in sections and not sections & {"at", "day"}:
         fragment = _first(fragments, "span")
         found = read_span(fragment.means, fragment.values, language, now, zone)
@@ -137,7 +138,7 @@ def _compose(
     clocks = clocks_of([f for f in fragments if f.section == "at"] + [f for f in fragments if f.section == "part"],
                        language)  # fmt: skip
     said_clock = "at" in sections
-    reminds = any(template.search(folded) for template in language.signals_within["remind"])
+    reminds = _reminds(folded, language)
     day = next((fragment for fragment in fragments if fragment.section == "day"), None)
     part = next((fragment.means for fragment in fragments if fragment.section == "part"), None)
     if said_clock or (reminds and (day is not None or part is not None)):
@@ -154,6 +155,33 @@ def _compose(
 
 def _first(fragments: Sequence[Fragment], section: str) -> Fragment:
     return next(fragment for fragment in fragments if fragment.section == section)
+
+
+def _reminds(folded: str, language: Language) -> bool:
+    return any(template.search(folded) for template in language.signals_within.get("remind", ()))
+
+
+def _from_now(
+    fragments: Sequence[Fragment],
+    folded: str,
+    language: Language,
+    now: datetime,
+    zone: tzinfo,
+    rest: str,
+    spans: tuple[tuple[int, int], ...],
+) -> When:
+    """ "In 20 minutes" is an instant; "in 3 days" is a day, with its time of day said or usual."""
+    fragment = _first(fragments, "offset")
+    found = _offset(fragment, language, now, zone)
+    unit = language.value("unit", one_of(fragment.values, "unit") or "minute")
+    if unit in ("minute", "hour"):
+        return When("at", language.code, rest, spans, at=found)
+    clocks = clocks_of(fragments, language)
+    if clocks or _reminds(folded, language):
+        clock = clocks[0] if clocks else DEFAULT
+        moment = instant(datetime.combine(found.date(), time(clock.hour, clock.minute)), zone)
+        return When("at", language.code, rest, spans, at=moment)
+    return When("range", language.code, rest, spans, range=day_range(found.date(), zone))
 
 
 def _offset(fragment: Fragment, language: Language, now: datetime, zone: tzinfo) -> datetime:
