@@ -25,3 +25,15 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     made = House(tmp_path)
     yield made
     await made.close()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--language xx` runs one language's table."""
+    parser.addoption("--language", default=None, help="run the lexicon table of one language")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the rows of the language that was asked for."""
+    language = config.getoption("--language")
+    if language:
+        items[:] = [item for item in items if f"[{language}: " in item.name or "[" not in item.name]

@@ -39,9 +39,7 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds) -> Spans:
     times = list(time_texts(text, lexicon.languages))
     bare = _mask(plain, sizes + times)
     numbers = list(_numbers(bare, lexicon))
-    if not numbers and any(
-        template.search(fold(bare)) for g in lexicon.languages for template in g.numbers.get("one", ())
-    ):
+    if not numbers and any(_asks_for_one(bare, language) for language in lexicon.languages):
         numbers.append("1")
     found_kinds = list(_kinds(plain, lexicon, kinds))
     named, placed = _named(bare, lexicon)
@@ -168,6 +166,12 @@ def _numbers(text: str, lexicon: Lexicon) -> Iterator[str]:
             value = language.values.get("number", {}).get(fold(word))
             if value is not None and fold(word) not in language.spans["skip"]:
                 yield value
+
+
+def _asks_for_one(text: str, language: Language) -> bool:
+    """Whether one thing is asked for without its number ("the biggest file")."""
+    folded = language.fold(text)
+    return any(template.search(folded) for template in language.numbers.get("one", ()))
 
 
 def _mask(text: str, parts: Iterable[str]) -> str:
