@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import unicodedata
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -80,6 +81,7 @@ class Daemon:
         message_id: str | None,
     ) -> Message:
         """See `Service`."""
+        text = unicodedata.normalize("NFC", text)
         if not text.strip():
             raise self._error("message.empty", user, lang)
         if len(text) > MAX_TEXT:

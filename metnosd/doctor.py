@@ -12,6 +12,7 @@ from pathlib import Path
 from metnosd.assemble import make_catalog
 from metnosd.client import Client, NotReachable
 from metnosd.install import UNIT
+from metnosd.lexicon.check import problems_of
 from metnosd.lexicon.lexicon import LexiconError, load_lexicon
 from metnosd.locations import Locations, locate, own_or_shipped, shipped_config
 from metnosd.model.catalog import CatalogError, Profile
@@ -74,7 +75,7 @@ def _host(places: Locations) -> Iterator[Finding]:
 
 def _files(places: Locations) -> Iterator[Finding]:
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("lexicon", lambda: load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")),
+        ("lexicon", lambda: _checked_lexicon(places)),
         ("policy", lambda: load_policy(own_or_shipped(places, "policy.toml"))),
     )
     for name, check in checks:
@@ -84,6 +85,13 @@ def _files(places: Locations) -> Iterator[Finding]:
             yield Finding(name, False, f"{error}. Correct it or remove your file.")
         else:
             yield Finding(name, True, "Every file is read.")
+
+
+def _checked_lexicon(places: Locations) -> None:
+    lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
+    problems = problems_of(lexicon)
+    if problems:
+        raise LexiconError(" ".join(problems[:10]))
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     last = await asyncio.to_thread(parts.turns.last_entries, message.user.name, message.channel, message.conversation)
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
-    spans = read_spans(message.text, parts.lexicon, parts.kinds)
+    spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
     pool = make_pool(parts.registry, signals, kinds_of(context))
     pooled = time.monotonic()
     shown: dict[str, Any] = {

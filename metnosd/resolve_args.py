@@ -11,7 +11,7 @@ from metnosd.arguments import NewPlace, Place, Size, TimeRange
 from metnosd.executor import Executor
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.spans import read_size
-from metnosd.lexicon.templates import fold, one_of
+from metnosd.lexicon.templates import one_of
 from metnosd.lexicon.when import read_range
 from metnosd.plan import Plan, PlanError
 from metnosd.pool import Pool
@@ -66,7 +66,7 @@ def _resolve(kind: Any, name: str, value: Any, reading: Reading) -> Any:
 
 
 def _place(text: str, reading: Reading) -> str:
-    if any(t.full(fold(text)) is not None for g in reading.lexicon.languages for t in g.paths.get("all", ())):
+    if any(t.full(g.fold(text)) is not None for g in reading.lexicon.languages for t in g.paths.get("all", ())):
         return reading.scope.roots[0] if reading.scope.roots else text
     refusal: Refusal | None = None
     for wording in _wordings(text, reading.lexicon):
@@ -98,10 +98,10 @@ def _wordings(text: str, lexicon: Lexicon) -> list[str]:
     wordings = [text]
     for language in lexicon.languages:
         for template in language.paths.get("noise", ()):
-            values = template.full(fold(text))
+            values = template.full(language.fold(text))
             if values is not None:
                 rest = one_of(values, "rest") or ""
-                start = fold(text).find(rest)
+                start = language.fold(text).find(rest)
                 wordings.append(text[start : start + len(rest)])
     return wordings
 

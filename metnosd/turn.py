@@ -153,7 +153,7 @@ class Turn:
             return await parts.planner.plan(
                 self._message.text,
                 pool,
-                read_spans(self._message.text, parts.lexicon, parts.kinds),
+                read_spans(self._message.text, parts.lexicon, parts.kinds, context.lang),
                 Reading(parts.lexicon, context.now, parts.scope(context)),
                 last_count=len(context.last),
                 on_step=lambda: self._tell(Progress("planning_step")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -46,6 +47,7 @@ def when(
     if clock.tzinfo is None:
         clock = clock.replace(tzinfo=where)
     clock = clock.astimezone(where)
+    text = unicodedata.normalize("NFC", text)
     lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
     if lang is not None and lexicon.language(lang).code != lang:
         fail(f"There is no language {lang!r}; there are {', '.join(language.code for language in lexicon.languages)}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metnosd.lexicon.lexicon import Language
@@ -33,7 +33,8 @@ class Clock:
 
 
 _PAST: Mapping[str, int] = {"hour": 0, "digits": 0, "half_past": 30, "quarter_past": 15}
-_BEFORE: Mapping[str, int] = {"half_to": 30, "quarter_to": 45, "three_quarters": 45}
+_BEFORE: Mapping[str, int] = {"half_to": 30, "quarter_to": 45, "three_quarters": 45, "quarter_into": 15}
+_AFTER_HOUR: Mapping[str, int] = {"hour_three_quarters": 45, "hour_half": 30, "hour_quarter": 15}
 
 
 def read_clock(text: str, language: Language) -> Clock:
@@ -48,7 +49,13 @@ def read_clock(text: str, language: Language) -> Clock:
 
 
 def _numbers(values: Values, language: Language) -> list[int]:
-    return [int(language.value("number", text)) for _, text in values]
+    return [_number(name, text, language) for name, text in values]
+
+
+def _number(name: str, text: str, language: Language) -> int:
+    """A number in digits, or in a word of its own list (`h`: "noon") or of `number`."""
+    own = language.value(name, text)
+    return int(language.value("number", text) if own == text else own)
 
 
 def _clock(means: str, numbers: Sequence[int]) -> Clock:
@@ -58,6 +65,8 @@ def _clock(means: str, numbers: Sequence[int]) -> Clock:
         return Clock(0, 0, True)
     minute = numbers[1] if len(numbers) > 1 else 0
     if means.endswith(("am", "pm")):
+        if means.endswith("pm") and 13 <= numbers[0] <= 23:
+            return Clock(numbers[0], minute, True)
         if not 1 <= numbers[0] <= 12:
             return Clock(99, minute)
         return Clock(numbers[0] % 12 + (12 if means.endswith("pm") else 0), minute, True)
@@ -65,6 +74,15 @@ def _clock(means: str, numbers: Sequence[int]) -> Clock:
         return Clock(numbers[1], numbers[0])
     if means == "to":
         return Clock((numbers[1] - 1) % 24, 60 - numbers[0])
+    if means == "hour_past":
+        return Clock(numbers[0], numbers[1])
+    if means == "hour_less":
+        return Clock((numbers[0] - 1) % 24, 60 - numbers[1])
+    if means in ("half_less", "half_more"):
+        # "five to half eight": the half lies before the hour that is said.
+        return Clock((numbers[1] - 1) % 24, 30 - numbers[0] if means == "half_less" else 30 + numbers[0])
+    if means in _AFTER_HOUR:
+        return Clock(numbers[0], _AFTER_HOUR[means])
     if means in _BEFORE:
         return Clock((numbers[0] - 1) % 24, _BEFORE[means])
     return Clock(numbers[0], minute or _PAST.get(means, 0), sure=numbers[0] == 0 or numbers[0] > 12)
@@ -87,12 +105,25 @@ PARTS: Mapping[str, tuple[int, int, int]] = {
 """Part of the day → its usual hour, and the hours between which it lies."""
 
 
+def clock_of(name: str, text: str, language: Language) -> Clock:
+    """The time of day of a value: a whole one (`clock`, `anyclock`, `hour`), or a bare number (`h`, `number`)."""
+    if name in ("h", "number"):
+        return _checked(_clock("hour", [_number(name, text, language)]), text)
+    return read_clock(text, language)
+
+
+CLOCK_NAMES = ("clock", "anyclock", "hour", "h", "number")
+"""Lists whose values are times of day in the sections `at` and `limit.between`."""
+
+
 def in_part(clock: Clock, part: str | None) -> Clock:
     """`clock` in the half of the day that `part` means: "8 in the evening" is 20:00."""
+    if clock.sure:
+        return clock
+    if part == "night" and clock.hour in (0, 12):
+        return Clock(0, clock.minute, True)
     late = part in ("afternoon", "evening") or (part == "night" and clock.hour >= 6)
-    if late and not clock.sure and 1 <= clock.hour < 12:
-        return Clock(clock.hour + 12, clock.minute, True)
-    return clock
+    return Clock(clock.hour + 12, clock.minute, True) if late and clock.hour < 12 else clock
 
 
 def read_weekdays(values: Values, language: Language, means: str) -> tuple[int, ...]:
@@ -105,7 +136,7 @@ def read_weekdays(values: Values, language: Language, means: str) -> tuple[int, 
     for name, text in values:
         days |= set(_weekdays_of(name, text, language))
     if means == "through" and values:
-        first, last = (int(language.value("weekday", text)) for _, text in values[:2])
+        first, last = (int(language.value(name, text)) for name, text in values[:2])
         days = {(first - 1 + step) % 7 + 1 for step in range((last - first) % 7 + 1)}
     return tuple(sorted(days))
 
@@ -126,6 +157,3 @@ def parse_weekdays(text: str, language: Language) -> tuple[int, ...]:
             if values is not None:
                 return read_weekdays(values, language, means)
     raise Unclear("time.no_weekday", text)
-
-
-Reader = Callable[[str, Language], Clock]

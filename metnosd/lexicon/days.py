@@ -9,7 +9,7 @@ from dateutil.relativedelta import relativedelta
 
 from metnosd.lexicon.clocks import Unclear
 from metnosd.lexicon.lexicon import Language
-from metnosd.lexicon.templates import Values, one_of, values_of
+from metnosd.lexicon.templates import Values, one_of
 
 _NEAR = {"today": 0, "tomorrow": 1, "day_after_tomorrow": 2, "yesterday": -1, "day_before_yesterday": -2}
 
@@ -50,10 +50,10 @@ def _weekday(means: str, values: Values, language: Language, today: date, past: 
     return today + timedelta(days=ahead or (7 if means == "next_weekday" else 0))
 
 
-def day_number(text: str, language: Language) -> int:
+def day_number(text: str, language: Language, name: str = "dom") -> int:
     """A day of the month in digits, with its suffix, or in words; raises ValueError."""
     digits = re.match(r"\d+", text)
-    number = int(digits[0]) if digits else int(language.value("dom", text))
+    number = int(digits[0]) if digits else int(language.value(name, text))
     if not 1 <= number <= 31:
         raise ValueError(f"{number} is no day of a month")
     return number
@@ -68,22 +68,35 @@ def _dated(means: str, values: Values, language: Language, today: date, past: bo
         return today + timedelta(days=7 - today.isoweekday())
     if means == "end_of_year":
         return today.replace(month=12, day=31)
-    month = _month(values, language)
-    year = one_of(values, "year")
+    month = month_of(values, language)
+    year = one_of(values, "year") or one_of(values, "yy")
     if means == "end_of_month_named":
         found = date(int(year or today.year), month or 1, 1) + relativedelta(day=31)
         return found if year or found >= today else found + relativedelta(years=1, day=31)
-    number = day_number(values_of(values, "dom")[0], language)
+    number = day_of(values, language)
     if month is None:
-        return _next_with_day(number, today)
+        return next_with_day(number, today)
     if year:
-        return date(int(year), month, number)
+        return date(int(year) + (2000 if len(year) == 2 else 0), month, number)
     return _next_date(month, number, today, past)
 
 
-def _month(values: Values, language: Language) -> int | None:
-    named, digits = one_of(values, "month"), one_of(values, "mon")
-    return int(language.value("month", named)) if named else int(digits) if digits else None
+def day_of(values: Values, language: Language) -> int:
+    """The day of the month among `values`: `dom`, `dd`, else an ordinal or number. Raises ValueError."""
+    for name in ("dom", "dd", "ordinal", "number"):
+        text = one_of(values, name)
+        if text is not None:
+            return day_number(text, language, name)
+    raise ValueError("there is no day of a month")
+
+
+def month_of(values: Values, language: Language) -> int | None:
+    """The month among `values`, by its name, its abbreviation or its number."""
+    for name in ("month", "month_short", "mon"):
+        text = one_of(values, name)
+        if text is not None:
+            return int(language.value(name, text))
+    return None
 
 
 def _next_date(month: int, day: int, today: date, past: bool) -> date:
@@ -100,7 +113,8 @@ def _next_date(month: int, day: int, today: date, past: bool) -> date:
     raise ValueError("there is no such date")
 
 
-def _next_with_day(day: int, today: date) -> date:
+def next_with_day(day: int, today: date) -> date:
+    """The next day with the number `day`, today included; months that lack it are passed over."""
     month = today.replace(day=1)
     for _ in range(4):
         found = month + relativedelta(day=day)

@@ -6,14 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 
-from dateutil.relativedelta import relativedelta
-
-from metnosd.lexicon.clocks import PARTS, WORKING, Clock, Unclear, in_part, parse_weekdays, read_clock, read_weekdays
-from metnosd.lexicon.days import day_number, parse_day, read_day
+from metnosd.lexicon.clocks import (
+    CLOCK_NAMES,
+    PARTS,
+    WORKING,
+    Clock,
+    Unclear,
+    clock_of,
+    in_part,
+    parse_weekdays,
+    read_weekdays,
+)
+from metnosd.lexicon.days import day_number, day_of, next_with_day, parse_day, read_day
 from metnosd.lexicon.fragments import Fragment
 from metnosd.lexicon.lexicon import Language
 from metnosd.lexicon.recurrence import Recurrence, instant
-from metnosd.lexicon.templates import one_of, values_of
+from metnosd.lexicon.spells import Step, step_of
+from metnosd.lexicon.templates import Values, one_of, values_of
 
 DEFAULT = Clock(9, 0)
 """The time of day where none is said."""
@@ -26,8 +35,15 @@ _FREQUENCY: Mapping[str, tuple[str, int]] = {
     "week": ("WEEKLY", 1),
     "month": ("MONTHLY", 1),
     "quarter": ("YEARLY", 1),
+    "fortnight": ("WEEKLY", 2),
+    "half_hour": ("MINUTELY", 30),
+    "quarter_hour": ("MINUTELY", 15),
+    "half_year": ("MONTHLY", 6),
     "year": ("YEARLY", 1),
 }
+
+
+_MONTH_DAYS = ("dom", "dd", "ordinal", "number")
 
 
 @dataclass(slots=True)
@@ -44,7 +60,7 @@ class _Draft:
     on: date | None = None
     start_day: date | None = None
     until: date | None = None
-    lasts: relativedelta | None = None
+    lasts: Step | None = None
     count: int | None = None
     window: tuple[Clock, Clock] | None = None
     without: set[int] = field(default_factory=set)
@@ -78,18 +94,21 @@ def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -
         draft.frequency = "DAILY"
     elif means in ("n_units", "other_unit"):
         unit = language.value("unit", one_of(values, "unit") or "")
-        frequency, factor = _FREQUENCY[unit]
+        frequency, factor = ("MONTHLY", 3) if unit == "quarter" else _FREQUENCY[unit]
         number = 2 if means == "other_unit" else int(language.value("number", one_of(values, "number") or "1"))
         if number < 1:
             raise Unclear("time.never", fragment.text)
         draft.frequency, draft.interval = frequency, number * factor
     elif means in ("weekdays", "other_weekday"):
-        through = [text for name, text in values if name == "weekday"]
+        through = [text for name, text in values if name in ("weekday", "weekday_short")]
         kind = "through" if means == "weekdays" and len(through) == 2 else "list"
         draft.weekdays = read_weekdays(values, language, kind)
         draft.frequency = "WEEKLY"
         if means == "other_weekday":
-            draft.interval = 2
+            draft.interval = int(language.value("number", one_of(values, "number") or "2"))
+    elif means == "date":
+        draft.frequency = "YEARLY"
+        draft.on = read_day("date", values, fragment.text, language, today)
     else:
         _monthly(draft, fragment, language)
 
@@ -103,7 +122,9 @@ def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
         draft.nth = -1 if ordinal is None else int(language.value("ordinal", ordinal))
     elif means == "doms":
         try:
-            draft.month_days = tuple(sorted({day_number(text, language) for text in values_of(values, "dom")}))
+            draft.month_days = tuple(
+                sorted({day_number(text, language, name) for name, text in values if name in _MONTH_DAYS})
+            )
         except ValueError as error:
             raise Unclear("time.no_day", fragment.text) from error
     elif means == "last_day":
@@ -114,15 +135,15 @@ def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
 
 def _limit(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
     means, values = fragment.means, fragment.values
-    day = one_of(values, "day")
+    day = _limit_day(values, language, today)
     if means == "until" and day is not None:
-        draft.until = parse_day(day, language, today)
+        draft.until = day
     elif means == "from" and day is not None:
-        draft.start_day = parse_day(day, language, today)
+        draft.start_day = day
     elif means == "for":
         number = int(language.value("number", one_of(values, "number") or "1"))
         unit = language.value("unit", one_of(values, "unit") or "")
-        draft.lasts = relativedelta(**{f"{unit}s": number})  # type: ignore[arg-type]  # one keyword of known names
+        draft.lasts = step_of(unit, number)
     elif means == "times":
         draft.count = int(language.value("number", one_of(values, "number") or "1"))
         if draft.count < 1:
@@ -135,10 +156,34 @@ def _limit(draft: _Draft, fragment: Fragment, language: Language, today: date) -
                 else read_weekdays(((name, text),), language, "list")
             )
     elif means == "except_day" and day is not None:
-        draft.except_dates.append(parse_day(day, language, today))
+        draft.except_dates.append(day)
     elif means == "between":
-        first, last = (read_clock(text, language) for text in values_of(values, "anyclock")[:2])
+        first, last = [clock_of(name, text, language) for name, text in values if name in CLOCK_NAMES][:2]
         draft.window = (first, last)
+
+
+def _limit_day(values: Values, language: Language, today: date) -> date | None:
+    """The day of a limit: a whole one, or a bare day of the month ("until the 30th")."""
+    text = one_of(values, "day")
+    if text is not None:
+        return parse_day(text, language, today)
+    if any(name in ("dom", "dd") for name, _ in values):
+        try:
+            return next_with_day(day_of(values, language), today)
+        except ValueError as error:
+            raise Unclear("time.no_day", " ".join(text for _, text in values)) from error
+    return None
+
+
+def _span(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
+    """A stretch beside a recurrence bounds it: words for "since" are often those for "from"."""
+    texts = values_of(fragment.values, "day")
+    if fragment.means in ("since", "between") and texts:
+        draft.start_day = parse_day(texts[0], language, today)
+    if fragment.means == "between" and len(texts) > 1:
+        draft.until = parse_day(texts[1], language, draft.start_day or today)
+    if fragment.means == "until" and texts:
+        draft.until = parse_day(texts[0], language, today)
 
 
 def _day(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
@@ -158,20 +203,33 @@ def _ignore(_draft: _Draft, _fragment: Fragment, _language: Language, _today: da
     """Times of day are read apart."""
 
 
-_READERS = {"every": _every, "limit": _limit, "day": _day}
+_READERS = {"every": _every, "limit": _limit, "day": _day, "span": _span}
+
+
+def part_of(fragments: Sequence[Fragment], language: Language) -> str | None:
+    """The part of the day that `fragments` name: as such, in a recurrence, or inside a word for a day."""
+    for fragment in fragments:
+        if fragment.section == "part" or (fragment.section == "every" and fragment.means in PARTS):
+            return fragment.means
+        said = one_of(fragment.values, "day_part")
+        if said is not None:
+            return language.value("day_part", said)
+    for fragment in fragments:
+        for means, templates in language.time["part"].items():
+            if any(template.full(fragment.text) is not None for template in templates):
+                return means
+    return None
 
 
 def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
     """The times of day of `fragments`, in the half of the day that was said, in order, each once."""
-    part = next(
-        (f.means for f in fragments if f.section == "part" or (f.section == "every" and f.means in PARTS)), None
-    )
+    part = part_of(fragments, language)
     clocks = [
-        in_part(read_clock(text, language), part)
+        in_part(clock_of(name, text, language), part)
         for fragment in fragments
         if fragment.section == "at"
         for name, text in fragment.values
-        if name in ("clock", "anyclock", "hour")
+        if name in CLOCK_NAMES
     ]
     if not clocks and part is not None:
         clocks = [Clock(PARTS[part][0], 0, True)]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metnosd.lexicon.lexicon import Language
 from metnosd.lexicon.templates import Values, inside_word
 
-SECTIONS = ("every", "limit", "offset", "span", "at", "day", "part")
-"""The sections whose matches are parts of a time, in order of preference among equally long ones."""
+SECTIONS = ("none", "every", "limit", "offset", "span", "at", "day", "part")
+"""The sections whose matches are parts of a time, in order of preference among equally long ones.
+
+What `none` matches looks like a time and is none ("good morning"): it wins as the longest match and is dropped.
+"""
+
+BESIDE = "_beside"
+"""The end of a key whose templates are a time only beside another ("on the 3rd at 10")."""
 
 BARE = "_bare"
 """The end of a key whose templates are a time only where one must stand ("may")."""
@@ -37,7 +43,17 @@ def find_fragments(folded: str, language: Language) -> list[Fragment]:
     for fragment in found:
         if all(fragment.end <= other.start or fragment.start >= other.end for other in chosen):
             chosen.append(fragment)
-    return sorted(chosen, key=lambda fragment: fragment.start)
+    kept = [fragment for fragment in chosen if fragment.section != "none"]
+    firm = any(not f.means.endswith(BESIDE) and f.section != "limit" for f in kept)
+    if not firm and not reminds(folded, language):
+        kept = [fragment for fragment in kept if not fragment.means.endswith(BESIDE)]
+    plain = [replace(fragment, means=fragment.means.removesuffix(BESIDE)) for fragment in kept]
+    return sorted(plain, key=lambda fragment: fragment.start)
+
+
+def reminds(folded: str, language: Language) -> bool:
+    """Whether the message asks to be reminded, so that a day without a time of day means one."""
+    return any(template.search(folded) for template in language.signals_within.get("remind", ()))
 
 
 def _all(folded: str, language: Language) -> Iterator[Fragment]:

@@ -31,14 +31,19 @@ FREE_LISTS = {
     "h": r"\d{1,2}",
     "m": r"\d{2}",
     "mon": r"\d{1,2}",
+    "dd": r"\d{1,2}",
+    "yy": r"\d{2}",
     "year": r"[12]\d{3}",
     "iso": r"\d{4}-\d{2}-\d{2}",
     "rest": r".+",
 }
 """Lists of templates whose values need no language; a language's own words are added to `number`."""
 
-TIME_SECTIONS = ("clock", "hour", "weekdays", "day", "every", "limit", "offset", "span", "at", "part")
+TIME_SECTIONS = ("none", "clock", "hour", "weekdays", "day", "every", "limit", "offset", "span", "at", "part")
 """Sections of `[time]`; what a section says is a value of templates in those after it."""
+
+LONE_KEYS = ("_bare", "_beside")
+"""Ends of keys whose templates are a time only where one must stand, or only beside another."""
 
 
 class LexiconError(Exception):
@@ -251,6 +256,8 @@ def _by_word(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _one_of(words: Mapping[str, str], free: str | None) -> str:
+    if not words and not free:
+        return r"(?!)"
     ordered = sorted(words, key=lambda word: (-len(word), word))
     parts = [r"\s+".join(re.escape(part) for part in word.split()) for word in ordered]
     return "|".join(([free] if free else []) + parts)
@@ -262,7 +269,8 @@ def _lists(values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     for name, words in values.items():
         lists[name] = _one_of({word: key for word, key in words.items() if key != "suffix"}, FREE_LISTS.get(name))
     suffixes = [re.escape(word) for word, key in values.get("dom", {}).items() if key == "suffix"]
-    lists["dom"] = rf"\d{{1,2}}(?:{'|'.join(suffixes)})?|{lists['dom']}" if suffixes else rf"\d{{1,2}}|{lists['dom']}"
+    digits = rf"\d{{1,2}}(?:{'|'.join(suffixes)})?" if suffixes else r"\d{1,2}"
+    lists["dom"] = f"{digits}|{lists['dom']}" if lists.get("dom") else digits
     lists["count"] = lists["number"]
     return lists
 
@@ -296,10 +304,10 @@ def _compile_times(
     for name in TIME_SECTIONS:
         section = sections.get(name, {})
         compiled[name] = _compile(file, f"time.{name}", section, known, plain=plain, words=anchors)
-        texts = [text for means, texts in section.items() if not means.endswith("_bare") for text in texts]
+        texts = [text for means, texts in section.items() if not means.endswith(LONE_KEYS) for text in texts]
         # A search takes the first alternative that fits, so the one that says most comes first.
         texts.sort(key=lambda text: -len(text.split()))
-        known[name] = "|".join(pattern_of(plain(text), known) for text in texts) or r"(?!)"
+        known[name] = "|".join(rf"(?:{pattern_of(plain(text), known)})(?!\w)" for text in texts) or r"(?!)"
         anchors[name] = anchors_of(template for templates in compiled[name].values() for template in templates)
         if name == "hour":
             anchors["anyclock"] = anchors["clock"] | anchors["hour"]

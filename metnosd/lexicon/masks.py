@@ -6,8 +6,11 @@ import re
 
 URL = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")
 FILE = re.compile(
-    r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])(?=[\w.-]*[^\W\d])\w[\w.-]*\.\w{1,8}(?![\w.])"
+    r"(?<![\w/])(?:~|\.{1,2})?/[^\s\"']*[^\s\"'.,;:!?)]|(?<![\w./])(?!\d{1,2}\.(?!(?:txt|pdf|jpe?g|png|gif|zip|7z|md|docx?|xlsx?|csv|mp[34]|log)\b))"
+    r"(?=[\w.-]*[^\W\d])\w[\w.-]*\.\w{1,8}(?![\w.])"
 )
+"""A path, or a name with an extension; "3.March" and "18.30h" are times."""
+
 FOLDERS = re.compile(r"(?<![\w/.])(?=[\w./-]*[^\W\d])\w[\w.-]*(?:/[\w.-]+)+")
 QUOTED = re.compile(
     r"\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|\u201c([^\u201d]+)\u201d|\u2018([^\u2019]+)\u2019(?!\w)"

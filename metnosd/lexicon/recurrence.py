@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
+from itertools import takewhile
 
 from dateutil.rrule import rrulestr
 
@@ -41,8 +42,11 @@ class Recurrence:
 
     def exdates(self) -> list[datetime]:
         """The instants that `except_dates` take out, first fires of these days."""
-        naive = {item for item in self._naive() if item.date() in self.except_dates} if self.except_dates else set()
-        return [instant(item, self.zone) for item in sorted(naive)]
+        if not self.except_dates:
+            return []
+        last = max(self.except_dates)
+        times = takewhile(lambda item: item.date() <= last, self._naive())
+        return [instant(item, self.zone) for item in times if item.date() in self.except_dates]
 
     def after(self, now: datetime) -> Iterator[datetime]:
         """The fires strictly after `now`, in order, none twice, in the zone."""

@@ -6,10 +6,11 @@ The grounded grammar offers these and nothing else; the validator holds every se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 from metnosd.kinds import Kinds
+from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import FILE, FOLDERS, URL, quoted_in
 from metnosd.lexicon.templates import fold, holds
@@ -24,25 +25,27 @@ _WORD = re.compile(r"[^\s\ufffc]+")
 _TRIM = ".,;:!?\u00bf\u00a1()[]\u2026"
 
 
-def read_spans(text: str, lexicon: Lexicon, kinds: Kinds) -> Spans:
+def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = None) -> Spans:
     """Source → the values of it in `text`, in order, each once. `words` are all words as written.
 
+    `lang` is the message's language where it is known.
     `number` holds numbers in digits, also when said in words; `kind` extensions, `category` the kinds of
     `config/kinds.toml`; `path` and `name` what can be a folder, file or other name.
     """
+    languages = languages_for(text, lexicon, lang)
     quoted = quoted_in(text)
     urls = [found[0] for found in URL.finditer(text)]
     unquoted = _mask(text, quoted + urls)
     files = [found[0] for pattern in (FILE, FOLDERS) for found in pattern.finditer(unquoted)]
     plain = _mask(unquoted, files)
     sizes = [found[0] for found in _SIZE.finditer(plain)]
-    times = list(time_texts(text, lexicon.languages))
+    times = list(time_texts(text, languages))
     bare = _mask(plain, sizes + times)
     numbers = list(_numbers(bare, lexicon))
     if not numbers and any(_asks_for_one(bare, language) for language in lexicon.languages):
         numbers.append("1")
     found_kinds = list(_kinds(plain, lexicon, kinds))
-    named, placed = _named(bare, lexicon)
+    named, placed = _named(bare, languages)
     named = [name for name in named if name.lower().removesuffix("s") not in found_kinds]
     return {
         "quoted": _once(quoted),
@@ -74,7 +77,7 @@ def read_size(text: str) -> int | None:
         return None
 
 
-def _named(text: str, lexicon: Lexicon) -> tuple[list[str], list[str]]:
+def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[str]]:
     """Words that are written or placed like names, and words that are placed like folders."""
     named: list[str] = []
     placed: list[str] = []
@@ -84,14 +87,16 @@ def _named(text: str, lexicon: Lexicon) -> tuple[list[str], list[str]]:
     for at, word in enumerate(words):
         if not word:
             continue
-        capital = at > 0 and word[0].isupper()
-        for language in lexicon.languages:
-            if _follows(folded, at, language, "before_name"):
-                named.append(_run(words, at))
-            elif folded[at] in language.folders or _beside_folder(folded, at, language):
-                placed.append(word)
-            elif _follows(folded, at, language, "before_path") and not _is_skipped(folded[at], language):
-                placed.append(_run(words, at))
+        # Where every noun has a capital, one is no sign of a name.
+        capital = at > 0 and word[0].isupper() and folded[at] not in languages[0].known_words
+        # Short words mean other things elsewhere: only the message's own language places names.
+        own = languages[0]
+        if _follows(folded, at, own, "before_name"):
+            named.append(_run(words, at))
+        elif _beside_folder(folded, at, own) or any(folded[at] in language.folders for language in languages):
+            placed.append(word)
+        elif _follows(folded, at, own, "before_path") and not _is_skipped(folded[at], own):
+            placed.append(_run(words, at))
         if capital:
             named.append(_run(words, at))
     return named, placed
@@ -163,8 +168,9 @@ def _numbers(text: str, lexicon: Lexicon) -> Iterator[str]:
             yield word.replace(",", ".")
             continue
         for language in lexicon.languages:
-            value = language.values.get("number", {}).get(fold(word))
-            if value is not None and fold(word) not in language.spans["skip"]:
+            own = language.fold(word)
+            value = language.values.get("number", {}).get(own)
+            if value is not None and own not in language.spans["skip"]:
                 yield value
 
 

@@ -9,7 +9,7 @@ from dateutil.relativedelta import relativedelta
 
 from metnosd.arguments import TimeRange
 from metnosd.lexicon.clocks import Unclear
-from metnosd.lexicon.days import parse_day
+from metnosd.lexicon.days import day_number, month_of, parse_day
 from metnosd.lexicon.lexicon import Language
 from metnosd.lexicon.recurrence import instant
 from metnosd.lexicon.templates import Values, one_of, values_of
@@ -66,7 +66,7 @@ def read_span(means: str, values: Values, language: Language, now: datetime, zon
     """The half-open range of one match of `time.span`, seen from `now`. Raises `Unclear`."""
     try:
         return _READERS[means.removesuffix("_bare")](_Reading(values, language, now, zone))
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, KeyError) as error:
         raise Unclear("time.no_span", " ".join(text for _, text in values)) from error
 
 
@@ -107,8 +107,15 @@ def _ago(reading: _Reading) -> TimeRange:
     return reading.stretch(_start_of(unit, day), step_of(unit))
 
 
+def _named_month(reading: _Reading) -> int:
+    month = month_of(reading.values, reading.language)
+    if month is None:
+        raise ValueError("there is no month")
+    return month
+
+
 def _month(reading: _Reading) -> TimeRange:
-    month = int(reading.language.value("month", one_of(reading.values, "month") or ""))
+    month = _named_month(reading)
     said = one_of(reading.values, "year")
     today = reading.now.date()
     year = int(said) if said else today.year - (month > today.month)
@@ -116,7 +123,7 @@ def _month(reading: _Reading) -> TimeRange:
 
 
 def _last_named_month(reading: _Reading) -> TimeRange:
-    month = int(reading.language.value("month", one_of(reading.values, "month") or ""))
+    month = _named_month(reading)
     today = reading.now.date()
     return reading.stretch(date(today.year - (month >= today.month), month, 1), relativedelta(months=1))
 
@@ -131,7 +138,39 @@ def _weekend(reading: _Reading, weeks: int) -> TimeRange:
 
 
 def _since(reading: _Reading) -> TimeRange:
+    """From then until now; from a day that is still to come, without an end."""
+    day = one_of(reading.values, "day")
+    if day is not None:
+        coming = parse_day(day, reading.language, reading.now.date())
+        if parse_day(day, reading.language, reading.now.date(), past=True) > reading.now.date():
+            return TimeRange(reading.day(coming), None)
     return TimeRange(_edge(reading), reading.now)
+
+
+def _since_previous(reading: _Reading) -> TimeRange:
+    return TimeRange(_unit(reading, -1).start, reading.now)
+
+
+def _since_year(reading: _Reading) -> TimeRange:
+    return TimeRange(_year(reading).start, reading.now)
+
+
+def _ahead(reading: _Reading) -> TimeRange:
+    step = step_of(reading.unit, reading.number)
+    if isinstance(step, timedelta):
+        return TimeRange(reading.now, reading.now + step)
+    return TimeRange(reading.now, instant(reading.now.replace(tzinfo=None) + step, reading.zone))
+
+
+def _between_doms(reading: _Reading) -> TimeRange:
+    """Two days of one month: the next such stretch that is not over, or that of the year said."""
+    first, last = (day_number(text, reading.language) for name, text in reading.values if name in ("dom", "dd"))
+    month, today = _named_month(reading), reading.now.date()
+    said = one_of(reading.values, "year")
+    year = int(said) if said else today.year + (date(today.year, month, last) < today)
+    if last < first:
+        raise ValueError("the end lies before the beginning")
+    return TimeRange(reading.day(date(year, month, first)), reading.day(date(year, month, last) + timedelta(days=1)))
 
 
 def _edge(reading: _Reading) -> datetime:
@@ -145,7 +184,9 @@ def _edge(reading: _Reading) -> datetime:
 
 def _between(reading: _Reading) -> TimeRange:
     today = reading.now.date()
-    first, last = (parse_day(text, reading.language, today) for text in values_of(reading.values, "day")[:2])
+    texts = values_of(reading.values, "day")
+    first = parse_day(texts[0], reading.language, today)
+    last = parse_day(texts[1], reading.language, first)
     if last < first:
         raise ValueError("the end lies before the beginning")
     return TimeRange(reading.day(first), reading.day(last + timedelta(days=1)))
@@ -165,6 +206,10 @@ _READERS: Mapping[str, Callable[[_Reading], TimeRange]] = {
     "previous_weekend": lambda reading: _weekend(reading, -1),
     "next_weekend": lambda reading: _weekend(reading, 1),
     "since": _since,
+    "since_previous": _since_previous,
+    "since_year": _since_year,
+    "ahead": _ahead,
+    "between_doms": _between_doms,
     "until": lambda reading: TimeRange(None, _edge(reading)),
     "between": _between,
 }

@@ -9,10 +9,10 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import islice
 
 from metnosd.arguments import TimeRange
-from metnosd.lexicon.clocks import PARTS, Clock, Unclear, read_clock
+from metnosd.lexicon.clocks import CLOCK_NAMES, PARTS, Clock, Unclear, clock_of
 from metnosd.lexicon.days import ROLLS, parse_day, read_day
-from metnosd.lexicon.every import DEFAULT, clocks_of, compose_recurrence
-from metnosd.lexicon.fragments import Fragment, find_fragments
+from metnosd.lexicon.every import DEFAULT, clocks_of, compose_recurrence, part_of
+from metnosd.lexicon.fragments import Fragment, find_fragments, reminds
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import mask
 from metnosd.lexicon.recurrence import Recurrence, instant
@@ -54,13 +54,15 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
     for language in languages:
         folded = language.fold(masked)
         fragments = find_fragments(folded, language)
-        fragments = _without_lone_parts(fragments)
+        fragments = _without_lone_parts(fragments, language)
         if not fragments or any(template.search(folded) for template in language.signals_within.get("about", ())):
             continue
         spans = tuple((fragment.start, fragment.end) for fragment in fragments)
         rest = rest_of(text, spans)
         try:
             return _compose(fragments, folded, language, local, zone, rest, spans)
+        except (OverflowError, ValueError):
+            return When("unclear", language.code, rest, spans, question=say("time.no_span", text=text))
         except Unclear as error:
             at = folded.find(error.text) if error.text else -1
             question = say(error.key, text=text[at : at + len(error.text)] if at >= 0 else text)
@@ -106,12 +108,18 @@ def rest_of(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return re.sub(r"^[\s,;:.]+|[\s,;:]+$", "", joined)
 
 
-def _without_lone_parts(fragments: list[Fragment]) -> list[Fragment]:
-    """A limit without anything that it limits is no time ("3 times", "except Sunday")."""
-    kinds = {fragment.section for fragment in fragments}
-    if kinds <= {"limit"} and not any(f.means in ("until", "from", "between") for f in fragments):
-        return []
-    return fragments
+def _without_lone_parts(fragments: list[Fragment], language: Language) -> list[Fragment]:
+    """A limit without anything that it limits is no time ("3 times", "pages 3 to 5", "except Sunday")."""
+    if any(fragment.section != "limit" for fragment in fragments):
+        return fragments
+    return [fragment for fragment in fragments if _stands_alone(fragment, language)]
+
+
+def _stands_alone(fragment: Fragment, language: Language) -> bool:
+    if fragment.means == "between":
+        sure = [template for templates in language.time["clock"].values() for template in templates]
+        return any(template.full(text) is not None for _, text in fragment.values for template in sure)
+    return fragment.means in ("until", "from") and one_of(fragment.values, "day") is not None
 
 
 def _compose(
@@ -135,17 +143,17 @@ def _compose(
         fragment = _first(fragments, "span")
         found = read_span(fragment.means, fragment.values, language, now, zone)
         return When("range", language.code, rest, spans, range=found)
-    clocks = clocks_of([f for f in fragments if f.section == "at"] + [f for f in fragments if f.section == "part"],
-                       language)  # fmt: skip
+    clocks = clocks_of(fragments, language)
     said_clock = "at" in sections
-    reminds = _reminds(folded, language)
+    asks_reminder = reminds(folded, language)
     day = next((fragment for fragment in fragments if fragment.section == "day"), None)
-    part = next((fragment.means for fragment in fragments if fragment.section == "part"), None)
-    if said_clock or (reminds and (day is not None or part is not None)):
+    part = part_of(fragments, language)
+    week = _week_day(fragments, language, now)
+    if said_clock or (asks_reminder and (day is not None or part is not None)):
         clock = clocks[0] if clocks else DEFAULT
-        return When("at", language.code, rest, spans, at=_instant(day, clock, language, now, zone))
+        return When("at", language.code, rest, spans, at=_instant(day, clock, language, now, zone, week))
     if day is not None:
-        found_day = read_day(day.means, day.values, day.text, language, now.date())
+        found_day = week or read_day(day.means, day.values, day.text, language, now.date())
         found = day_range(found_day, zone)
         return When("range", language.code, rest, spans, range=_part_of(found_day, part, zone) if part else found)
     if part is not None:
@@ -155,10 +163,6 @@ def _compose(
 
 def _first(fragments: Sequence[Fragment], section: str) -> Fragment:
     return next(fragment for fragment in fragments if fragment.section == section)
-
-
-def _reminds(folded: str, language: Language) -> bool:
-    return any(template.search(folded) for template in language.signals_within.get("remind", ()))
 
 
 def _from_now(
@@ -173,11 +177,10 @@ def _from_now(
     """ "In 20 minutes" is an instant; "in 3 days" is a day, with its time of day said or usual."""
     fragment = _first(fragments, "offset")
     found = _offset(fragment, language, now, zone)
-    unit = language.value("unit", one_of(fragment.values, "unit") or "minute")
-    if unit in ("minute", "hour"):
+    if all(unit in ("minute", "hour") for _, unit in _amounts(fragment, language)):
         return When("at", language.code, rest, spans, at=found)
     clocks = clocks_of(fragments, language)
-    if clocks or _reminds(folded, language):
+    if clocks or reminds(folded, language):
         clock = clocks[0] if clocks else DEFAULT
         moment = instant(datetime.combine(found.date(), time(clock.hour, clock.minute)), zone)
         return When("at", language.code, rest, spans, at=moment)
@@ -185,19 +188,68 @@ def _from_now(
 
 
 def _offset(fragment: Fragment, language: Language, now: datetime, zone: tzinfo) -> datetime:
-    fixed = {"in_half_hour": 30, "in_hour_and_half": 90, "in_quarter_hour": 15}
+    fixed = {"in_half_hour": 30, "in_hour_and_half": 90, "in_quarter_hour": 15, "in_three_quarters": 45}
     if fragment.means in fixed:
         return (now + timedelta(minutes=fixed[fragment.means])).astimezone(zone)
-    number = int(language.value("number", one_of(fragment.values, "number") or "1"))
-    step = step_of(language.value("unit", one_of(fragment.values, "unit") or ""), number)
-    if isinstance(step, timedelta):
-        return (now + step).astimezone(zone)
-    return instant(now.replace(tzinfo=None) + step, zone)
+    moment = now.replace(tzinfo=None)
+    elapsed = timedelta()
+    for number, unit in _amounts(fragment, language):
+        step = step_of(unit, number)
+        if isinstance(step, timedelta):
+            elapsed += step
+        else:
+            moment += step
+    if fragment.means == "in_and_half":
+        elapsed += _HALVES[_amounts(fragment, language)[-1][1]]
+    return (instant(moment, zone) + elapsed).astimezone(zone)
 
 
-def _instant(day: Fragment | None, clock: Clock, language: Language, now: datetime, zone: tzinfo) -> datetime:
+_HALVES = {
+    "minute": timedelta(seconds=30),
+    "hour": timedelta(minutes=30),
+    "day": timedelta(hours=12),
+    "week": timedelta(days=3, hours=12),
+    "month": timedelta(days=15),
+    "year": timedelta(days=183),
+}
+
+
+def _amounts(fragment: Fragment, language: Language) -> list[tuple[int, str]]:
+    """The numbers with their units, in order; {h} and {m} are hours and minutes."""
+    found: list[tuple[int, str]] = []
+    number = 1
+    for name, text in fragment.values:
+        if name in ("h", "m"):
+            found.append((int(text), "hour" if name == "h" else "minute"))
+        elif name == "number":
+            number = int(language.value("number", text))
+        elif name == "unit":
+            found.append((number, language.value("unit", text)))
+            number = 1
+    return found
+
+
+def _week_day(fragments: Sequence[Fragment], language: Language, now: datetime) -> date | None:
+    """A weekday beside a week ("Wednesday next week"): that day of that week."""
+    day = next((f for f in fragments if f.section == "day" and f.means.endswith("weekday")), None)
+    span = next((f for f in fragments if f.section == "span" and f.means in _WEEKS), None)
+    if day is None or span is None or language.value("unit", one_of(span.values, "unit") or "") != "week":
+        return None
+    name, word = day.values[0]
+    monday = now.date() - timedelta(days=now.date().weekday()) + timedelta(weeks=_WEEKS[span.means])
+    return monday + timedelta(days=int(language.value(name, word)) - 1)
+
+
+_WEEKS = {"this": 0, "next": 1, "previous": -1}
+
+
+def _instant(
+    day: Fragment | None, clock: Clock, language: Language, now: datetime, zone: tzinfo, week: date | None
+) -> datetime:
     """The instant of a day and a time of day; what is past rolls on by what was said."""
     today = now.date()
+    if week is not None:
+        return instant(datetime.combine(week, time(clock.hour, clock.minute)), zone)
     if day is None:
         found = instant(datetime.combine(today, time(clock.hour, clock.minute)), zone)
         return found if found > now else instant(datetime.combine(today + timedelta(1), found.time()), zone)
@@ -237,7 +289,7 @@ def _limited(
             else:
                 start, end = start or now, found.end
         elif fragment.means == "between":
-            ends = [read_clock(text, language) for name, text in fragment.values if name == "anyclock"]
+            ends = [clock_of(name, text, language) for name, text in fragment.values if name in CLOCK_NAMES]
             start, end = (instant(datetime.combine(now.date(), time(c.hour, c.minute)), zone) for c in ends[:2])
     if start is None and end is None:
         return When("none", language.code, rest)
@@ -245,9 +297,10 @@ def _limited(
 
 
 def time_texts(text: str, languages: Sequence[Language]) -> Iterator[str]:
-    """The parts of `text` that name a stretch of time or a day, as written."""
+    """The parts of `text` that name a stretch of time or a day, as written, in the first language with any."""
     masked = mask(text)
     for language in languages:
-        for fragment in find_fragments(language.fold(masked), language):
-            if fragment.section in ("span", "day"):
-                yield text[fragment.start : fragment.end]
+        found = [f for f in find_fragments(language.fold(masked), language) if f.section in ("span", "day")]
+        if found:
+            yield from (text[fragment.start : fragment.end] for fragment in found)
+            return

@@ -100,7 +100,7 @@ async def measure(host: ModelHost, levels: list[str], cases: list[dict[str, Any]
     host.keep_warm(Planner(host, prompt).prefix)
     for case in cases:
         signals = read_signals(case["text"], lexicon, case["lang"])
-        spans = read_spans(case["text"], lexicon, shipped_kinds())
+        spans = read_spans(case["text"], lexicon, shipped_kinds(), signals.lang)
         for level in levels:
             pool = Pool(tuple(registry)) if level == "whole" else make_pool(registry, signals)
             planner = Planner(host, prompt, LEVELS[level])
