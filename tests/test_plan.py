@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +23,6 @@ REGISTRY = make_registry()
 ALL = Pool(tuple(REGISTRY))
 WITH_LAST = Pool(tuple(REGISTRY), ("files",))
 LEXICON = load_lexicon(shipped_config("lexicon"))
-NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 def data(*steps: Call) -> object:
@@ -34,13 +32,14 @@ def data(*steps: Call) -> object:
 
 def grounded(message: str, *steps: Call) -> Plan:
     """A plan after grounding in a message."""
-    spans = read_spans(message, LEXICON, shipped_kinds(), NOW)
+    spans = read_spans(message, LEXICON, shipped_kinds())
     return ground_plan(validate(data(*steps), ALL), ALL, message, spans)
 
 
 def test_plan_of_the_main_job() -> None:
     """The plan of the README's sentence is valid as it stands, and comes back from its own text."""
-    wire = data(("find_files", {"path": "Projects", "extension": "pdf"}), ("compute_signatures", {"algorithm": "sha256"}))
+    find = ("find_files", {"path": "Projects", "extension": "pdf"})
+    wire = data(find, ("compute_signatures", {"algorithm": "sha256"}))
     plan = validate(wire, ALL)
     assert plan.to_json() == wire
     assert plan_from_json(json.loads(plan.compact())) == plan
@@ -90,7 +89,7 @@ def test_what_is_no_plan_is_refused_with_its_place(wire: object, where: str) -> 
 
 def test_last_outcome_is_a_source_only_where_there_is_one() -> None:
     """`from` 0 passes with a last outcome of a fitting kind, and not with one of another kind."""
-    wire = data(("delete_files", {}, 0)) if False else {"steps": [{"tool": "delete_files", "from": 0, "args": {}}]}
+    wire = {"steps": [{"tool": "delete_files", "from": 0, "args": {}}]}
     assert validate(wire, WITH_LAST).steps[0].source == 0
     with pytest.raises(PlanError):
         validate(wire, Pool(tuple(REGISTRY), ("numbers",)))
@@ -117,7 +116,7 @@ _json = st.recursive(
     max_leaves=8,
 )
 _step = st.fixed_dictionaries(
-    {"tool": st.sampled_from(REGISTRY.__iter__.__self__ and [item.name for item in REGISTRY]) | _json},
+    {"tool": st.sampled_from([item.name for item in REGISTRY]) | _json},
     optional={
         "from": st.integers(-2, 7) | _json,
         "args": st.dictionaries(
@@ -144,7 +143,7 @@ def test_any_json_is_a_plan_or_an_error(wire: object, pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("message", "step", "kept"),
     [
-        ("find pdfs in Projects", {"path": "/home/me/Projects", "extension": "pdf"}, {"path": "Projects", "extension": "pdf"}),
+        ("find files in Projects", {"path": "/home/me/Projects"}, {"path": "Projects"}),
         ("find the pdf files", {"path": "Secret", "extension": "pdf"}, {"extension": "pdf"}),
         ("find pdfs", {"extension": "PDF"}, {"extension": "pdf"}),
         ("find pdfs modified this week", {"extension": "pdf"}, {"extension": "pdf", "modified": "this week"}),
@@ -182,7 +181,7 @@ def test_narrowing_offers_only_what_can_be_filled() -> None:
     """Without a size in the message no size is offered; with one it is."""
     executor = REGISTRY["find_files"]
     for message, offered in (("find pdfs", False), ("find pdfs over 5 MB", True)):
-        spans = read_spans(message, LEXICON, shipped_kinds(), NOW)
+        spans = read_spans(message, LEXICON, shipped_kinds())
         pool = narrow(Pool((executor,)), spans)
         properties = pool.executors[0].schema["properties"]
         assert ("larger_than" in properties) is (offered or properties["larger_than"]["x-source"] == "size")

@@ -122,11 +122,10 @@ def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
         draft.nth = -1 if ordinal is None else int(language.value("ordinal", ordinal))
     elif means == "doms":
         try:
-            draft.month_days = tuple(
-                sorted({day_number(text, language, name) for name, text in values if name in _MONTH_DAYS})
-            )
+            days = {day_number(text, language, name) for name, text in values if name in _MONTH_DAYS}
         except ValueError as error:
             raise Unclear("time.no_day", fragment.text) from error
+        draft.month_days = tuple(sorted(days))
     elif means == "last_day":
         draft.month_days = (-1,)
     elif means in ("first_working", "last_working"):
