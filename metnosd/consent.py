@@ -76,6 +76,12 @@ class Consents:
             sql = "update consents set state = 'expired' where token = :token and state = 'open'"
             return int(db.execute(sql, {"token": token}).rowcount) == 1
 
+    def open_of(self, turn: str, now: datetime) -> Consent | None:
+        """The open question of `turn`."""
+        sql = "select * from consents where turn = :turn and state = 'open' order by created_at desc limit 1"
+        found = [_consent(row) for row in self._store.rows(sql, {"turn": turn})]
+        return next((consent for consent in found if consent is not None and consent.expires_at > now), None)
+
     def open_in(self, user: str, conversation: str, now: datetime) -> list[Consent]:
         """The open questions of a conversation, oldest first."""
         sql = (

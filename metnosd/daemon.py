@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from metnosd.consent import Consent
+from metnosd.entries import Entry
 from metnosd.history import history_to_json
 from metnosd.journal import Journal
 from metnosd.lexicon.signals import Signals
@@ -43,7 +44,17 @@ class _Running:
     def tell(self, event: Event) -> None:
         self.heard.append(event)
         for listener in self.listeners:
-            listener(event)
+            try:
+                listener(event)
+            except Exception:
+                # A channel's edge: what fails there must not stop what the turn does.
+                log.exception("listener_failed", message=self.message_id)
+
+
+def _done(reply: Reply) -> asyncio.Future[Reply]:
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    future.set_result(reply)
+    return future
 
 
 class Daemon:
@@ -65,6 +76,7 @@ class Daemon:
         self._uids = uids
         self._status = status
         self._running: dict[str, _Running] = {}
+        self._entry = asyncio.Lock()
 
     def user_of_uid(self, uid: int) -> User | None:
         """See `Service`."""
@@ -96,44 +108,55 @@ class Daemon:
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
-        prior = await asyncio.to_thread(
-            self._parts.turns.last_lang, message.user.name, message.channel, message.conversation
-        )
-        signals = read_message(message, self._parts.lexicon, prior)
-        if signals.signal in ("confirm", "deny"):
-            return await self._answer(message, signals.signal == "confirm")
+        # One message enters at a time, so that a repeat and a "stop" find the turn that they are about.
+        async with self._entry:
+            prior, last = await asyncio.to_thread(self._before, message)
+            signals = read_message(message, self._parts.lexicon, prior)
+            answers = signals.signal in ("confirm", "deny", "cancel")
+            turn = None if answers else await self._enter(message, signals, last, tell)
+        if turn is not None:
+            return await asyncio.shield(turn)
         if signals.signal == "cancel":
             return await self._stop(message)
+        return await self._answer(message, signals.signal == "confirm")
+
+    def _before(self, message: Message) -> tuple[str | None, tuple[Entry, ...]]:
+        """The language and the entries that the conversation's last turn left."""
+        where = (message.user.name, message.channel, message.conversation)
+        return self._parts.turns.last_lang(*where), self._parts.turns.last_entries(*where)
+
+    async def _enter(
+        self, message: Message, signals: Signals, last: tuple[Entry, ...], tell: Tell
+    ) -> asyncio.Future[Reply]:
+        """Begin the turn of `message`, or find the one that it began when it came before."""
         turn_id = new_turn_id()
         earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
-        if earlier is not None:
-            return await self._repeat(earlier.id, earlier.reply, tell)
-        last = await asyncio.to_thread(
-            self._parts.turns.last_entries, message.user.name, message.channel, message.conversation
-        )
-        context = Context(turn_id, message.user, signals.lang, message.received_at, last)
-        return await self._run(message, context, tell, lambda turn: turn.take(), signals)
-
-    async def _repeat(self, turn_id: str, reply: Mapping[str, Any] | None, tell: Tell) -> Reply:
-        """The reply to a message that came before: the stored one, or that of the turn under way."""
-        running = self._running.get(turn_id)
+        if earlier is None:
+            context = Context(turn_id, message.user, signals.lang, message.received_at, last)
+            return self._begin(message, context, tell, lambda turn: turn.take(), signals)
+        running = self._running.get(earlier.id)
         if running is not None and running.task is not None:
             for event in running.heard:
                 tell(event)
             running.listeners.append(tell)
-            return await asyncio.shield(running.task)
-        if reply is None:
-            raise ServiceError("interrupted", self._parts.lexicon.say(say("turn.interrupted"), None))
-        return Reply.from_json(reply)
+            return running.task
+        if earlier.reply is not None:
+            return _done(Reply.from_json(earlier.reply))
+        consent = await asyncio.to_thread(self._parts.consents.open_of, earlier.id, self._parts.clock())
+        if consent is None:
+            raise self._error("turn.interrupted", message.user, message.lang)
+        context = Context(earlier.id, message.user, signals.lang, message.received_at, last)
+        return self._begin(message, context, tell, lambda turn: turn.ask_again(consent), signals)
 
-    async def _run(
+    def _begin(
         self,
         message: Message,
         context: Context,
         tell: Tell,
         way: Callable[[Turn], Coroutine[Any, Any, Reply]],
         signals: Signals,
-    ) -> Reply:
+    ) -> asyncio.Task[Reply]:
+        """Start a turn, which belongs to the daemon until it ends."""
         running: _Running
 
         def spread(event: Event) -> None:
@@ -146,7 +169,7 @@ class Daemon:
         running.task = asyncio.create_task(way(turn), name=f"turn {context.turn}")
         self._running[context.turn] = running
         running.task.add_done_callback(lambda _task: self._running.pop(context.turn, None))
-        return await asyncio.shield(running.task)
+        return running.task
 
     async def _answer(self, message: Message, yes: bool) -> Reply:
         """Take "yes" or "no" as the answer to the one open question of the conversation."""
@@ -206,11 +229,13 @@ class Daemon:
         def way(turn: Turn) -> Coroutine[Any, Any, Reply]:
             return turn.resume(consent) if yes else turn.refuse(consent)
 
-        await self._run(message, context, lambda _event: None, way, signals)
+        await asyncio.shield(self._begin(message, context, lambda _event: None, way, signals))
 
     async def cancel(self, user: User, message_id: str) -> Reply:
         """See `Service`."""
-        for running in list(self._running.values()):
+        async with self._entry:
+            under_way = list(self._running.values())
+        for running in under_way:
             if running.user == user.name and running.message_id == message_id:
                 running.turn.cancel()
                 return self._word("cancel.done", "done", user)
@@ -226,8 +251,8 @@ class Daemon:
         turn_id = new_turn_id()
         await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         context = Context(turn_id, user, signals.lang, message.received_at, ())
-        return await self._run(
-            message, context, lambda _event: None, lambda turn: turn.call(tool, {"count": count}), signals
+        return await asyncio.shield(
+            self._begin(message, context, lambda _event: None, lambda turn: turn.call(tool, {"count": count}), signals)
         )
 
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import Signals, read_signals
 from metnosd.lexicon.spans import read_spans
 from metnosd.message import ConsentRequest, Message, Reply, UndoOffer
-from metnosd.model.service import ModelError
+from metnosd.model.service import TOLD_CODES, ModelError
 from metnosd.plan import Plan, PlanError, Step
 from metnosd.planner import Planned, Planner, is_only_words
 from metnosd.pool import FINAL, Pool, make_pool, reached_effects
@@ -100,7 +100,8 @@ class Turn:
             reason = say("plan.cut_off" if error.truncated else "plan.none", count=len(error.kept))
         except ModelError as error:
             log.warning("model_error", turn=self.context.turn, code=error.code, error=str(error))
-            reason = say(f"model.{error.code}", reason=str(error))
+            known = f"model.{error.code}" if error.code in TOLD_CODES else "model.failed"
+            reason = say(known, reason=str(error))
         except Cancelled:
             return await self._end(Outcome("refused", reason=say("turn.cancelled")))
         except Exception:  # a turn's edge: its fault must not take the daemon down
@@ -110,6 +111,9 @@ class Turn:
 
     async def _stoppable(self, stage: Coroutine[Any, Any, T]) -> T:
         """The result of `stage`; raises `Cancelled` when the turn is cancelled meanwhile."""
+        if self.context.cancelled.is_set():
+            stage.close()
+            raise Cancelled
         task = asyncio.create_task(stage)
         self._stage = task
         try:
@@ -125,8 +129,23 @@ class Turn:
     async def refuse(self, consent: Consent) -> Reply:
         """End a turn whose stored question was answered with no."""
         done = consent.resolved.done
-        steps = tuple(done[index] for index in sorted(done))
-        return await self._end(Outcome("refused", steps, say("consent.no")))
+        outcome = self._without_leave(tuple(done[index] for index in sorted(done)), False)
+        assert outcome is not None
+        return await self._end(outcome)
+
+    async def ask_again(self, consent: Consent) -> Reply:
+        """Put a stored question once more, to somebody who sent the message again, and go on with the answer."""
+        stored = consent.resolved
+        verdict = self._parts.vaglio.judge(stored, self.context.user)
+
+        async def way() -> Reply:
+            answer = await self._stoppable(self._ask(consent, stored, verdict))
+            refused = self._without_leave(tuple(stored.done[i] for i in sorted(stored.done)), answer)
+            if refused is not None:
+                return await self._end(refused)
+            return await self._carry_out(stored.plan, stored.done, None, stored)
+
+        return await self._guarded(way)
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> Reply:
         """The path from the plan on, for a plan of one step that a button or command stands for."""
@@ -228,10 +247,20 @@ class Turn:
             resolved,
             self._parts.clock(),
         )
-        answer = await self._stoppable(self._ask(consent, resolved, verdict))
-        if answer is None:
-            return Outcome("refused", steps, say("consent.expired"))
-        return None if answer else Outcome("refused", steps, say("consent.no"))
+        try:
+            answer = await self._stoppable(self._ask(consent, resolved, verdict))
+        except Cancelled:
+            await asyncio.to_thread(self._parts.consents.expire, consent.token)
+            raise
+        return self._without_leave(steps, answer)
+
+    def _without_leave(self, steps: tuple[StepOutcome, ...], answer: bool | None) -> Outcome | None:
+        """What became of a plan whose question got `answer`; None where it may go on."""
+        if answer:
+            return None
+        acted = any(step.tool in self._effects and step.entries for step in steps)
+        key = "consent.expired" if answer is None else "consent.no"
+        return Outcome("partial" if acted else "refused", steps, say(f"{key}_rest" if acted else key))
 
     async def _ask(self, consent: Consent, resolved: ResolvedPlan, verdict: Verdict) -> bool | None:
         """Put the question; its answer, or None when none came in time."""

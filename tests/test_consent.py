@@ -55,6 +55,32 @@ async def test_message_repeated_after_a_restart_is_put_its_question_again(house:
     assert (again.token, again.digest) == (question.token, question.digest)
 
 
+async def test_cancelled_question_that_was_put_again_is_closed(house: House) -> None:
+    """A question that is put again after a restart and then cancelled takes no late yes."""
+    question = await asked(house, "a.txt")
+    talk = house.say(TEXT, message_id="m")
+    await talk.question()
+    await house.daemon.cancel(house.owner, "m")
+    assert (await talk.reply()).outcome["status"] == "refused"
+    assert not await house.daemon.consent(house.owner, question.token, True)
+    assert list(house.tree()) == ["a.txt"]
+
+
+async def test_yes_that_is_delivered_twice_answers_one_question(house: House) -> None:
+    """A "yes" that comes again under its message id does not answer the question that is open by then."""
+    house.put("a.txt")
+    first = house.say(TEXT, DELETE)
+    await first.question()
+    await house.ask("yes", message_id="the yes")
+    assert house.tree() == {}
+    house.put("b.txt")
+    second = house.say(TEXT, DELETE)
+    await second.question()
+    await house.ask("yes", message_id="the yes")
+    assert list(house.tree()) == ["b.txt"]
+    await second.answer_no()
+
+
 @pytest.mark.parametrize("restart", [False, True])
 async def test_answer_counts_once(house: House, restart: bool) -> None:
     """A used question takes no second answer, neither yes nor no, also after a restart."""

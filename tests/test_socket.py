@@ -282,7 +282,7 @@ async def test_undo_redo_history_schedules_plan(house: House) -> None:
 
 async def test_names_that_are_no_text_cross_the_socket(house: House) -> None:
     """A name that is not UTF-8 is shown escaped, with its bytes in base64, on one line of valid JSON."""
-    house.put("bad\udcff\n.txt")
+    house.put("bad\udcff\n.txt", text="x")
     house.model.will(plan(("find_files", {"extension": "txt"})))
     async with listening(house), connected(house.places.socket) as wire:
         reply = await wire.ask(id="1", type="message", text="find the txt files")

@@ -10,6 +10,9 @@ from metnosd.effects import Effect
 from metnosd.executor import Effects, Run, executor
 from metnosd.sentence import Refusal, Sentence
 
+MOST_TURNS = 1000
+"""How many turns one message takes back at most."""
+
 Inverses = Callable[[str, str, int], tuple[list[Effect], list[Sentence]]]
 """From user, `undo` or `redo`, and a count of turns, to the effects and what nothing takes back."""
 
@@ -32,7 +35,7 @@ def redo_actions(run: Run, *, count: Annotated[int, Arg("how many turns", source
 
 
 def _revert(run: Run, way: str, count: int) -> Effects:
-    if count < 1:
+    if not 1 <= count <= MOST_TURNS:
         raise Refusal("undo.count", count=count)
     inverses: Inverses = run.facts["inverses"]
     effects, problems = inverses(run.facts["user"].name, way, count)

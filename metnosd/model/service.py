@@ -21,6 +21,10 @@ class Completion:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
 
 
+TOLD_CODES = ("unavailable", "died", "hung", "grammar", "context", "decode", "cancelled")
+"""The codes of `ModelError` for which the lexicon has a sentence of their own, `model.<code>`."""
+
+
 class ModelError(Exception):
     """A request got no answer. `code`: `unavailable`, `died`, `hung`, `grammar`, `context`, `decode`."""
 
