@@ -77,6 +77,8 @@ async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[A
             await channel.start()
             async with asyncio.TaskGroup() as tasks:
                 model = tasks.create_task(host.run(), name="model")
+                # Templates compile as they are first needed; the first message should not wait for that.
+                tasks.create_task(asyncio.to_thread(assembly.parts.lexicon.warm), name="lexicon")
                 try:
                     yield assembly, host
                 finally:

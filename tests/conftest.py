@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 from support.house import House
+
+from metnosd import assemble
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +20,14 @@ def plain_logs() -> Iterator[None]:
     structlog.configure(processors=[*processors, structlog.processors.LogfmtRenderer(bool_as_flag=False)])
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def lexicon_once() -> Iterator[None]:
+    """Read the lexicon of each folder once, not for each house: that takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "load_lexicon", functools.cache(assemble.load_lexicon))
+        yield
 
 
 @pytest.fixture

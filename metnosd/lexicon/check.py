@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from metnosd.lexicon.fragments import BESIDE
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.signals import whole_signal
 
@@ -32,9 +33,9 @@ def _missing(language: Language, reference: Language) -> Iterator[str]:
     }
     sections |= {f"time.{name}": (language.time.get(name, {}), templates) for name, templates in reference.time.items()}
     for section, (own, other) in sections.items():
-        for key in sorted(set(other) - set(own)):
+        for key in sorted(key for key in set(other) - set(own) if not key.endswith(BESIDE)):
             yield f"{language.code}: {section}.{key} is missing."
-        for key in sorted(set(own) - set(other)):
+        for key in sorted(key for key in set(own) - set(other) if not key.endswith(BESIDE)):
             yield f"{language.code}: {section}.{key} is not in {reference.code}."
     executors = {phrase.executor for phrase in reference.phrases} - {phrase.executor for phrase in language.phrases}
     for name in sorted(executors):

@@ -73,19 +73,24 @@ def _clock(means: str, numbers: Sequence[int]) -> Clock:
     if means == "past":
         return Clock(numbers[1], numbers[0])
     if means == "to":
-        return Clock((numbers[1] - 1) % 24, 60 - numbers[0])
+        return Clock(_hour_before(numbers[1]), 60 - numbers[0])
     if means == "hour_past":
         return Clock(numbers[0], numbers[1])
     if means == "hour_less":
-        return Clock((numbers[0] - 1) % 24, 60 - numbers[1])
+        return Clock(_hour_before(numbers[0]), 60 - numbers[1])
     if means in ("half_less", "half_more"):
         # "five to half eight": the half lies before the hour that is said.
-        return Clock((numbers[1] - 1) % 24, 30 - numbers[0] if means == "half_less" else 30 + numbers[0])
+        return Clock(_hour_before(numbers[1]), 30 - numbers[0] if means == "half_less" else 30 + numbers[0])
     if means in _AFTER_HOUR:
         return Clock(numbers[0], _AFTER_HOUR[means])
     if means in _BEFORE:
-        return Clock((numbers[0] - 1) % 24, _BEFORE[means])
+        return Clock(_hour_before(numbers[0]), _BEFORE[means])
     return Clock(numbers[0], minute or _PAST.get(means, 0), sure=numbers[0] == 0 or numbers[0] > 12)
+
+
+def _hour_before(hour: int) -> int:
+    """The hour before `hour` on the dial: half an hour before one is half past twelve."""
+    return (hour - 1) % 24 or 12
 
 
 def _checked(clock: Clock, text: str) -> Clock:
@@ -126,6 +131,9 @@ def in_part(clock: Clock, part: str | None) -> Clock:
     return Clock(clock.hour + 12, clock.minute, True) if late and clock.hour < 12 else clock
 
 
+_WEEKDAY_LISTS = ("weekday", "weekday_short", "weekdays", "weekdays_plural")
+
+
 def read_weekdays(values: Values, language: Language, means: str) -> tuple[int, ...]:
     """The ISO weekdays of a match, in order of the week."""
     if means == "working":
@@ -133,6 +141,7 @@ def read_weekdays(values: Values, language: Language, means: str) -> tuple[int, 
     if means == "weekend":
         return WEEKEND
     days: set[int] = set()
+    values = tuple(value for value in values if value[0] in _WEEKDAY_LISTS)
     for name, text in values:
         days |= set(_weekdays_of(name, text, language))
     if means == "through" and values:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 
+from dateutil.relativedelta import relativedelta
+
 from metnosd.lexicon.clocks import (
     CLOCK_NAMES,
     PARTS,
@@ -17,7 +19,7 @@ from metnosd.lexicon.clocks import (
     parse_weekdays,
     read_weekdays,
 )
-from metnosd.lexicon.days import day_number, day_of, next_with_day, parse_day, read_day
+from metnosd.lexicon.days import day_number, day_of, month_of, next_with_day, parse_day, read_day
 from metnosd.lexicon.fragments import Fragment
 from metnosd.lexicon.lexicon import Language
 from metnosd.lexicon.recurrence import Recurrence, instant
@@ -74,6 +76,12 @@ def compose_recurrence(fragments: Sequence[Fragment], language: Language, now: d
     for fragment in fragments:
         _READERS.get(fragment.section, _ignore)(draft, fragment, language, today)
     clocks = clocks_of(fragments, language)
+    if draft.frequency == "DAILY" and draft.weekdays and draft.interval > 1:
+        # "Every 14 days on Tuesday": weeks, said in days ("15 days" is two weeks where people count both ends).
+        weeks, over = divmod(draft.interval - (draft.interval == 15), 7)
+        if over or not weeks:
+            raise Unclear("time.never", fragments[0].text)
+        draft.frequency, draft.interval = "WEEKLY", weeks
     if not draft.frequency:
         draft.frequency = "WEEKLY" if draft.weekdays else "DAILY"
     if draft.without:
@@ -90,12 +98,14 @@ def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -
     if means in _FREQUENCY:
         draft.frequency, draft.interval = _FREQUENCY[means]
         draft.quarterly = means == "quarter"
-    elif means in PARTS:
+    elif means in PARTS or means == "noon":
         draft.frequency = "DAILY"
     elif means in ("n_units", "other_unit"):
         unit = language.value("unit", one_of(values, "unit") or "")
         frequency, factor = ("MONTHLY", 3) if unit == "quarter" else _FREQUENCY[unit]
-        number = 2 if means == "other_unit" else int(language.value("number", one_of(values, "number") or "1"))
+        ordinal = one_of(values, "ordinal")
+        said = language.value("ordinal", ordinal) if ordinal else one_of(values, "number") or "1"
+        number = 2 if means == "other_unit" else int(language.value("number", said))
         if number < 1:
             raise Unclear("time.never", fragment.text)
         draft.frequency, draft.interval = frequency, number * factor
@@ -103,7 +113,8 @@ def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -
         through = [text for name, text in values if name in ("weekday", "weekday_short")]
         kind = "through" if means == "weekdays" and len(through) == 2 else "list"
         draft.weekdays = read_weekdays(values, language, kind)
-        draft.frequency = "WEEKLY"
+        if draft.frequency not in ("MINUTELY", "HOURLY"):
+            draft.frequency = "WEEKLY"
         if means == "other_weekday":
             draft.interval = int(language.value("number", one_of(values, "number") or "2"))
     elif means == "date":
@@ -166,6 +177,10 @@ def _limit_day(values: Values, language: Language, today: date) -> date | None:
     text = one_of(values, "day")
     if text is not None:
         return parse_day(text, language, today)
+    month = month_of(values, language)
+    if month is not None and not any(name in ("dom", "dd") for name, _ in values):
+        said = one_of(values, "year")
+        return date(int(said) if said else today.year + (month < today.month), month, 1) + relativedelta(day=31)
     if any(name in ("dom", "dd") for name, _ in values):
         try:
             return next_with_day(day_of(values, language), today)
@@ -177,6 +192,9 @@ def _limit_day(values: Values, language: Language, today: date) -> date | None:
 def _span(draft: _Draft, fragment: Fragment, language: Language, today: date) -> None:
     """A stretch beside a recurrence bounds it: words for "since" are often those for "from"."""
     texts = values_of(fragment.values, "day")
+    if fragment.means == "ahead":
+        number = int(language.value("number", one_of(fragment.values, "number") or "1"))
+        draft.lasts = step_of(language.value("unit", one_of(fragment.values, "unit") or ""), number)
     if fragment.means in ("since", "between") and texts:
         draft.start_day = parse_day(texts[0], language, today)
     if fragment.means == "between" and len(texts) > 1:
@@ -232,6 +250,8 @@ def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
     ]
     if not clocks and part is not None:
         clocks = [Clock(PARTS[part][0], 0, True)]
+    if not clocks and any(fragment.section == "every" and fragment.means == "noon" for fragment in fragments):
+        clocks = [Clock(12, 0, True)]
     return sorted(set(clocks))
 
 

@@ -33,27 +33,46 @@ class Fragment:
     end: int
 
 
-def find_fragments(folded: str, language: Language) -> list[Fragment]:
-    """The parts of times in `folded` (text folded by `language`), in order of their place."""
+def find_fragments(folded: str, language: Language) -> tuple[list[Fragment], list[tuple[int, int]]]:
+    """The parts of times in `folded` (text folded by `language`), in order of their place.
+
+    Second, the places of what looks like a time and is none: no other language may read them.
+    """
     found = sorted(
         _all(folded, language),
         key=lambda fragment: (fragment.start - fragment.end, SECTIONS.index(fragment.section), fragment.start),
     )
+    chosen = _longest(found)
+    firm = any(not f.means.endswith(BESIDE) and f.section not in ("limit", "none") for f in chosen)
+    if not firm and not reminds(folded, language):
+        chosen = _longest([fragment for fragment in found if not fragment.means.endswith(BESIDE)])
+    kept = [replace(f, means=f.means.removesuffix(BESIDE)) for f in chosen if f.section != "none"]
+    hidden = [(fragment.start, fragment.end) for fragment in chosen if fragment.section == "none"]
+    return sorted(kept, key=lambda fragment: fragment.start), hidden
+
+
+def _longest(found: list[Fragment]) -> list[Fragment]:
+    """The first of `found` that do not overlap."""
     chosen: list[Fragment] = []
     for fragment in found:
         if all(fragment.end <= other.start or fragment.start >= other.end for other in chosen):
             chosen.append(fragment)
-    kept = [fragment for fragment in chosen if fragment.section != "none"]
-    firm = any(not f.means.endswith(BESIDE) and f.section != "limit" for f in kept)
-    if not firm and not reminds(folded, language):
-        kept = [fragment for fragment in kept if not fragment.means.endswith(BESIDE)]
-    plain = [replace(fragment, means=fragment.means.removesuffix(BESIDE)) for fragment in kept]
-    return sorted(plain, key=lambda fragment: fragment.start)
+    return chosen
 
 
 def reminds(folded: str, language: Language) -> bool:
     """Whether the message asks to be reminded, so that a day without a time of day means one."""
     return any(template.search(folded) for template in language.signals_within.get("remind", ()))
+
+
+_MARKS = ".:/-"
+
+
+def _inside(folded: str, start: int, end: int) -> bool:
+    """Whether the place is inside a word, or inside a longer number with marks (a telephone number, a version)."""
+    before = start > 1 and folded[start - 1] in _MARKS and folded[start - 2].isdigit() and folded[start].isdigit()
+    after = end + 1 < len(folded) and folded[end] in _MARKS and folded[end + 1].isdigit() and folded[end - 1].isdigit()
+    return before or after or inside_word(folded, start) or inside_word(folded, end)
 
 
 def _all(folded: str, language: Language) -> Iterator[Fragment]:
@@ -71,5 +90,5 @@ def _all(folded: str, language: Language) -> Iterator[Fragment]:
                         end -= 1
                     while start < end and folded[start] in " ,":
                         start += 1
-                    if end > start and not inside_word(folded, start) and not inside_word(folded, end):
+                    if end > start and not _inside(folded, start, end):
                         yield Fragment(section, means, template.values_of_match(match), folded[start:end], start, end)

@@ -17,6 +17,7 @@ from metnosd.lexicon.templates import (
     Template,
     TemplateError,
     anchors_of,
+    certain_length,
     compile_template,
     fold,
     holds,
@@ -78,6 +79,7 @@ class _Spans(BaseModel):
     skip: list[str] = Field(default_factory=list)
     shallow: list[str] = Field(default_factory=list)
     plain_words: list[str] = Field(default_factory=list)
+    elided: list[str] = Field(default_factory=list)
 
 
 class _File(BaseModel):
@@ -156,6 +158,15 @@ class Lexicon:
     def has(self, code: str | None) -> bool:
         """Whether there is a language `code`."""
         return (code or "") in self._by_code
+
+    def warm(self) -> None:
+        """Compile every template now, which else happens as each is first needed."""
+        for language in self.languages:
+            sections = (language.signals, language.signals_within, language.paths, language.numbers)
+            for section in (*sections, *language.time.values()):
+                for templates in section.values():
+                    for template in templates:
+                        _ = template.pattern
 
     def folder_words(self) -> dict[str, str]:
         """Folded word of any language → key of the XDG user folder that it names."""
@@ -275,6 +286,12 @@ def _lists(values: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return lists
 
 
+def _one_pattern(templates: Sequence[Template]) -> str:
+    """What one of `templates` fits; a search takes the first that does, so the one that says most is first."""
+    ordered = sorted(templates, key=lambda template: -certain_length(template.text))
+    return "|".join(rf"(?:{pattern_of(template)})(?!\w)" for template in ordered) or r"(?!)"
+
+
 DIGITS = frozenset("0123456789")
 
 
@@ -298,20 +315,21 @@ def _compile_times(
     known = dict(lists)
     anchors = dict(words)
     compiled = {}
+    clocks: list[Template] = []
     unknown = sorted(set(sections) - set(TIME_SECTIONS))
     if unknown:
         raise LexiconError(f"{file}: there is no section time.{unknown[0]}; there are {', '.join(TIME_SECTIONS)}")
     for name in TIME_SECTIONS:
         section = sections.get(name, {})
         compiled[name] = _compile(file, f"time.{name}", section, known, plain=plain, words=anchors)
-        texts = [text for means, texts in section.items() if not means.endswith(LONE_KEYS) for text in texts]
-        # A search takes the first alternative that fits, so the one that says most comes first.
-        texts.sort(key=lambda text: -len(text.split()))
-        known[name] = "|".join(rf"(?:{pattern_of(plain(text), known)})(?!\w)" for text in texts) or r"(?!)"
+        firm = [t for means, found in compiled[name].items() if not means.endswith(LONE_KEYS) for t in found]
+        known[name] = _one_pattern(firm)
         anchors[name] = anchors_of(template for templates in compiled[name].values() for template in templates)
         if name == "hour":
             anchors["anyclock"] = anchors["clock"] | anchors["hour"]
-            known["anyclock"] = f"{known['clock']}|{known['hour']}"
+            known["anyclock"] = _one_pattern([*clocks, *firm])
+        if name == "clock":
+            clocks = firm
     return compiled
 
 

@@ -18,8 +18,8 @@ from metnosd.lexicon.when import time_texts
 
 Spans = Mapping[str, tuple[str, ...]]
 
-_SIZE = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?)\s*([kmgt])(i?)b?(?:ytes?)?(?!\w)", re.IGNORECASE)
-_BYTES = re.compile(r"(\d+)\s*(?:b|bytes?)?", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)?)\s*([kmgt])(i?)[bo]?(?:ytes?|ctets?)?(?!\w)", re.IGNORECASE)
+_BYTES = re.compile(r"(\d+)\s*(?:b|bytes?|o|octets?)?", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,/-])\d+(?:[.,]\d+)?(?![\w/-])")
 _WORD = re.compile(r"[^\s\ufffc]+")
 _TRIM = ".,;:!?\u00bf\u00a1()[]\u2026"
@@ -44,6 +44,7 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
     numbers = list(_numbers(bare, lexicon))
     if not numbers and any(_asks_for_one(bare, language) for language in lexicon.languages):
         numbers.append("1")
+    shallow = list(_shallow(plain, lexicon))
     found_kinds = list(_kinds(plain, lexicon, kinds))
     named, placed = _named(bare, languages)
     named = [name for name in named if name.lower().removesuffix("s") not in found_kinds]
@@ -53,8 +54,13 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
         "path": _once([*quoted, *files, *placed, *named]),
         "name": _once([*quoted, *files, *named, *placed]),
         "kind": _once(found_kinds),
-        "category": _once(_by_word(_mask(bare, placed), [language.categories for language in lexicon.languages])),
-        "shallow": _once(_shallow(plain, lexicon)),
+        "category": _once(
+            _by_word(
+                _mask(fold(bare), [fold(part) for part in [*placed, *shallow]]),
+                [language.categories for language in lexicon.languages],
+            )
+        ),
+        "shallow": _once(shallow),
         "size": _once(size.replace(" ", "") for size in sizes),
         "number": _once(numbers),
         "time": _once(times),
@@ -82,7 +88,8 @@ def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[st
     named: list[str] = []
     placed: list[str] = []
     # A mark after a word separates it from the next; it stands as an empty word of its own.
-    words = [part for found in _WORD.finditer(text) for part in _with_mark(found[0])]
+    elided = languages[0].spans["elided"]
+    words = [part for found in _WORD.finditer(text) for part in _with_mark(_without_article(found[0], elided))]
     folded = [fold(word) for word in words]
     for at, word in enumerate(words):
         if not word:
@@ -93,13 +100,19 @@ def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[st
         own = languages[0]
         if _follows(folded, at, own, "before_name"):
             named.append(_run(words, at))
-        elif _beside_folder(folded, at, own) or any(folded[at] in language.folders for language in languages):
+        elif _beside_folder(folded, at, own) or _is_folder(folded, at, words, languages):
             placed.append(word)
         elif _follows(folded, at, own, "before_path") and not _is_skipped(folded[at], own):
             placed.append(_run(words, at))
         if capital:
             named.append(_run(words, at))
     return named, placed
+
+
+def _without_article(word: str, elided: Iterable[str]) -> str:
+    """`word` without an article that is written together with it ("l'Archive")."""
+    folded = fold(word)
+    return next((word[len(start) :] for start in elided if folded.startswith(start) and len(word) > len(start)), word)
 
 
 def _with_mark(word: str) -> list[str]:
@@ -119,8 +132,19 @@ def _is_skipped(word: str, language: Language) -> bool:
     return word in language.spans["skip"] or word in language.spans["folder"]
 
 
+def _is_folder(folded: list[str], at: int, words: list[str], languages: Sequence[Language]) -> bool:
+    """Whether the word names a usual folder; one that names a kind of files too ("photos") must be placed so."""
+    word = folded[at]
+    if not any(word in language.folders for language in languages):
+        return False
+    if not any(word in language.categories for language in languages):
+        return True
+    return (at > 0 and words[at][0].isupper()) or _follows(folded, at, languages[0], "before_path")
+
+
 def _beside_folder(folded: list[str], at: int, language: Language) -> bool:
-    if _is_skipped(folded[at], language):
+    leading = language.spans["before_path"] | language.spans["before_name"]
+    if _is_skipped(folded[at], language) or folded[at] in leading:
         return False
     following = folded[at + 1] if at + 1 < len(folded) else ""
     return following in language.spans["folder"] or (at > 0 and folded[at - 1] in language.spans["folder"])

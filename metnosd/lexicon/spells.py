@@ -177,7 +177,7 @@ def _edge(reading: _Reading) -> datetime:
     day = one_of(reading.values, "day")
     if day is not None:
         return reading.day(parse_day(day, reading.language, reading.now.date(), past=True))
-    start = _month(reading).start
+    start = (_year if month_of(reading.values, reading.language) is None else _month)(reading).start
     assert start is not None
     return start
 
@@ -186,7 +186,9 @@ def _between(reading: _Reading) -> TimeRange:
     today = reading.now.date()
     texts = values_of(reading.values, "day")
     first = parse_day(texts[0], reading.language, today)
-    last = parse_day(texts[1], reading.language, first)
+    last = parse_day(texts[1], reading.language, today)
+    if last < first:
+        last = parse_day(texts[1], reading.language, first)
     if last < first:
         raise ValueError("the end lies before the beginning")
     return TimeRange(reading.day(first), reading.day(last + timedelta(days=1)))

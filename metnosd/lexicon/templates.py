@@ -45,7 +45,8 @@ class Template:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The compiled expression."""
-        return re.compile(self.source)
+        # The borders are part of the expression, so that it looks on for a longer or shorter way to fit.
+        return re.compile(rf"(?<!\w)(?:{self.source})(?!\w)")
 
     def may_fit(self, text: str) -> bool:
         """Whether the folded `text` holds an anchor; cheap, and false only where nothing fits."""
@@ -199,9 +200,16 @@ def compile_template(text: str, lists: Mapping[str, str], words: Words | None = 
     return Template(text, source, names, anchors)
 
 
-def pattern_of(text: str, lists: Mapping[str, str]) -> str:
-    """The pattern of `text` without groups, to be the value of a list in other templates."""
-    return re.sub(r"(?<!\\)\((?!\?)", "(?:", _compile(text, lists, {})[0])
+def pattern_of(template: Template) -> str:
+    """The pattern of `template` without groups, to be the value of a list in other templates."""
+    return re.sub(r"(?<!\\)\((?!\?)", "(?:", template.source)
+
+
+def certain_length(text: str) -> int:
+    """How many words a text that fits the template has at least, its optional parts left out."""
+    while (shorter := re.sub(r"\[[^\[\]]*\]", "", text)) != text:
+        text = shorter
+    return len(re.sub(r"\([^()]*\)", "x", text).split())
 
 
 def anchors_of(templates: Iterable[Template]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from metnosd.lexicon.days import ROLLS, parse_day, read_day
 from metnosd.lexicon.every import DEFAULT, clocks_of, compose_recurrence, part_of
 from metnosd.lexicon.fragments import Fragment, find_fragments, reminds
 from metnosd.lexicon.lexicon import Language, Lexicon
-from metnosd.lexicon.masks import mask
+from metnosd.lexicon.masks import HIDDEN, mask
 from metnosd.lexicon.recurrence import Recurrence, instant
 from metnosd.lexicon.spells import day_range, read_span, step_of
 from metnosd.lexicon.templates import one_of
@@ -53,7 +53,11 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
     masked = mask(text)
     for language in languages:
         folded = language.fold(masked)
-        fragments = find_fragments(folded, language)
+        fragments, hidden = find_fragments(folded, language)
+        for start, end in hidden:
+            masked = masked[:start] + HIDDEN * (end - start) + masked[end:]
+        if language is not languages[0] and not _is_foreign(fragments, languages[0]):
+            continue
         fragments = _without_lone_parts(fragments, language)
         if not fragments or any(template.search(folded) for template in language.signals_within.get("about", ())):
             continue
@@ -68,6 +72,12 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
             question = say(error.key, text=text[at : at + len(error.text)] if at >= 0 else text)
             return When("unclear", language.code, rest, spans, question=question)
     return When("none", languages[0].code, text.strip())
+
+
+def _is_foreign(fragments: Sequence[Fragment], own: Language) -> bool:
+    """Whether a part holds a word that the message's own language does not know ("every Friday" in Italian)."""
+    words = {word for fragment in fragments for word in re.findall(r"[^\W\d_]{2,}", fragment.text)}
+    return any(own.fold(word) not in own.known_words for word in words)
 
 
 def read_range(text: str, lexicon: Lexicon, now: datetime, zone: tzinfo | None = None) -> TimeRange | None:
@@ -117,8 +127,7 @@ def _without_lone_parts(fragments: list[Fragment], language: Language) -> list[F
 
 def _stands_alone(fragment: Fragment, language: Language) -> bool:
     if fragment.means == "between":
-        sure = [template for templates in language.time["clock"].values() for template in templates]
-        return any(template.full(text) is not None for _, text in fragment.values for template in sure)
+        return any(not text.isdigit() and language.value("number", text) == text for _, text in fragment.values)
     return fragment.means in ("until", "from") and one_of(fragment.values, "day") is not None
 
 
@@ -147,8 +156,16 @@ def _compose(
     said_clock = "at" in sections
     asks_reminder = reminds(folded, language)
     day = next((fragment for fragment in fragments if fragment.section == "day"), None)
+    limited = _limited_day(fragments, language, now) if day is None else None
+    window = _window(fragments, language)
+    if window is not None and day is not None:
+        on = read_day(day.means, day.values, day.text, language, now.date())
+        first, last = (instant(datetime.combine(on, time(c.hour, c.minute)), zone) for c in window)
+        if asks_reminder:
+            return When("at", language.code, rest, spans, at=first)
+        return When("range", language.code, rest, spans, range=TimeRange(first, last))
     part = part_of(fragments, language)
-    week = _week_day(fragments, language, now)
+    week = _week_day(fragments, language, now) or limited
     if said_clock or (asks_reminder and (day is not None or part is not None)):
         clock = clocks[0] if clocks else DEFAULT
         return When("at", language.code, rest, spans, at=_instant(day, clock, language, now, zone, week))
@@ -220,13 +237,36 @@ def _amounts(fragment: Fragment, language: Language) -> list[tuple[int, str]]:
     number = 1
     for name, text in fragment.values:
         if name in ("h", "m"):
-            found.append((int(text), "hour" if name == "h" else "minute"))
+            found.append((int(language.value(name, text)), "hour" if name == "h" else "minute"))
         elif name == "number":
             number = int(language.value("number", text))
         elif name == "unit":
             found.append((number, language.value("unit", text)))
             number = 1
+    if number > 1 and found and found[-1][1] == "hour":
+        found.append((number, "minute"))
     return found
+
+
+def _limited_day(fragments: Sequence[Fragment], language: Language, now: datetime) -> date | None:
+    """The day of a bound that stands beside a time of day ("until tomorrow at 18")."""
+    if not any(fragment.section == "at" for fragment in fragments):
+        return None
+    for fragment in fragments:
+        day = one_of(fragment.values, "day")
+        if fragment.section == "limit" and fragment.means in ("until", "from") and day is not None:
+            return parse_day(day, language, now.date())
+    return None
+
+
+def _window(fragments: Sequence[Fragment], language: Language) -> tuple[Clock, Clock] | None:
+    """The two times of day of "from 9 to 11"."""
+    for fragment in fragments:
+        if fragment.section == "limit" and fragment.means == "between":
+            clocks = [clock_of(name, text, language) for name, text in fragment.values if name in CLOCK_NAMES]
+            if len(clocks) == 2 and clocks[0] < clocks[1]:
+                return clocks[0], clocks[1]
+    return None
 
 
 def _week_day(fragments: Sequence[Fragment], language: Language, now: datetime) -> date | None:
@@ -300,7 +340,10 @@ def time_texts(text: str, languages: Sequence[Language]) -> Iterator[str]:
     """The parts of `text` that name a stretch of time or a day, as written, in the first language with any."""
     masked = mask(text)
     for language in languages:
-        found = [f for f in find_fragments(language.fold(masked), language) if f.section in ("span", "day")]
-        if found:
+        fragments, hidden = find_fragments(language.fold(masked), language)
+        for start, end in hidden:
+            masked = masked[:start] + HIDDEN * (end - start) + masked[end:]
+        found = [fragment for fragment in fragments if fragment.section in ("span", "day")]
+        if found and (language is languages[0] or _is_foreign(found, languages[0])):
             yield from (text[fragment.start : fragment.end] for fragment in found)
             return
