@@ -418,7 +418,7 @@ def _message(action: tuple[str, str, str]) -> tuple[str, str]:
     back=st.integers(1, 6),
     restarts=st.booleans(),
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_sequence_can_be_taken_back_and_done_again(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str]], back: int, restarts: bool
 ) -> None:

@@ -41,22 +41,23 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
     sizes = [found[0] for found in _SIZE.finditer(plain)]
     times = list(time_texts(text, languages))
     bare = _mask(plain, sizes + times)
+    shallow = list(_shallow(bare, lexicon))
+    bare = _mask_folded(bare, shallow)
     numbers = list(_numbers(bare, lexicon))
     if not numbers and any(_asks_for_one(bare, language) for language in lexicon.languages):
         numbers.append("1")
-    shallow = list(_shallow(plain, lexicon))
     found_kinds = list(_kinds(plain, lexicon, kinds))
-    named, placed = _named(bare, languages)
-    named = [name for name in named if name.lower().removesuffix("s") not in found_kinds]
+    names, placed = _named(bare, languages)
+    names = [name for name in names if name in placed or name.lower().removesuffix("s") not in found_kinds]
     return {
         "quoted": _once(quoted),
         "url": _once(urls),
-        "path": _once([*quoted, *files, *placed, *named]),
-        "name": _once([*quoted, *files, *named, *placed]),
+        "path": _once([*quoted, *files, *names]),
+        "name": _once([*quoted, *files, *names]),
         "kind": _once(found_kinds),
         "category": _once(
             _by_word(
-                _mask(fold(bare), [fold(part) for part in [*placed, *shallow]]),
+                _mask(bare, placed),
                 [language.categories for language in lexicon.languages],
             )
         ),
@@ -84,8 +85,8 @@ def read_size(text: str) -> int | None:
 
 
 def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[str]]:
-    """Words that are written or placed like names, and words that are placed like folders."""
-    named: list[str] = []
+    """Words that are written or placed like names or folders, in order; and those placed like folders."""
+    names: list[str] = []
     placed: list[str] = []
     # A mark after a word separates it from the next; it stands as an empty word of its own.
     elided = languages[0].spans["elided"]
@@ -99,14 +100,16 @@ def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[st
         # Short words mean other things elsewhere: only the message's own language places names.
         own = languages[0]
         if _follows(folded, at, own, "before_name"):
-            named.append(_run(words, at))
+            names.append(_run(words, at))
         elif _beside_folder(folded, at, own) or _is_folder(folded, at, words, languages):
+            names.append(word)
             placed.append(word)
         elif _follows(folded, at, own, "before_path") and not _is_skipped(folded[at], own):
-            placed.append(_run(words, at))
-        if capital:
-            named.append(_run(words, at))
-    return named, placed
+            names.append(_run(words, at))
+            placed.append(names[-1])
+        elif capital:
+            names.append(_run(words, at))
+    return names, placed
 
 
 def _without_article(word: str, elided: Iterable[str]) -> str:
@@ -139,7 +142,8 @@ def _is_folder(folded: list[str], at: int, words: list[str], languages: Sequence
         return False
     if not any(word in language.categories for language in languages):
         return True
-    return (at > 0 and words[at][0].isupper()) or _follows(folded, at, languages[0], "before_path")
+    capital = at > 0 and words[at][0].isupper() and word not in languages[0].known_words
+    return capital or _follows(folded, at, languages[0], "before_path")
 
 
 def _beside_folder(folded: list[str], at: int, language: Language) -> bool:
@@ -207,6 +211,16 @@ def _asks_for_one(text: str, language: Language) -> bool:
 def _mask(text: str, parts: Iterable[str]) -> str:
     for part in parts:
         text = text.replace(part, "\ufffc" * len(part))
+    return text
+
+
+def _mask_folded(text: str, phrases: Iterable[str]) -> str:
+    """`text` with each folded phrase masked where it stands in the folded text, which has the same places."""
+    folded = fold(text)
+    for phrase in phrases:
+        at = folded.find(phrase)
+        if at >= 0:
+            text = text[:at] + "\ufffc" * len(phrase) + text[at + len(phrase) :]
     return text
 
 

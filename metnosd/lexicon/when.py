@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import islice
 
@@ -56,7 +56,7 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
         fragments, hidden = find_fragments(folded, language)
         for start, end in hidden:
             masked = masked[:start] + HIDDEN * (end - start) + masked[end:]
-        if language is not languages[0] and not _is_foreign(fragments, languages[0]):
+        if language is not languages[0] and not _may_read(fragments, masked, language, languages[0]):
             continue
         fragments = _without_lone_parts(fragments, language)
         if not fragments or any(template.search(folded) for template in language.signals_within.get("about", ())):
@@ -72,6 +72,15 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
             question = say(error.key, text=text[at : at + len(error.text)] if at >= 0 else text)
             return When("unclear", language.code, rest, spans, question=question)
     return When("none", languages[0].code, text.strip())
+
+
+def _may_read(fragments: Sequence[Fragment], text: str, language: Language, own: Language) -> bool:
+    """Whether another language may read a time: one that knows the text as well as its own, or foreign words."""
+    return _known(text, language) >= _known(text, own) or _is_foreign(fragments, own)
+
+
+def _known(text: str, language: Language) -> int:
+    return sum(language.fold(word) in language.known_words for word in re.findall(r"[^\W\d_]{2,}", text))
 
 
 def _is_foreign(fragments: Sequence[Fragment], own: Language) -> bool:
@@ -140,6 +149,7 @@ def _compose(
     rest: str,
     spans: tuple[tuple[int, int], ...],
 ) -> When:
+    fragments = _weekday_of_a_week(fragments, language)
     sections = {fragment.section for fragment in fragments}
     if "every" in sections:
         recurrence = compose_recurrence(fragments, language, now, zone)
@@ -269,6 +279,22 @@ def _window(fragments: Sequence[Fragment], language: Language) -> tuple[Clock, C
     return None
 
 
+def _weekday_of_a_week(fragments: Sequence[Fragment], language: Language) -> Sequence[Fragment]:
+    """ "On Tuesdays" beside a week is one day: some languages say both alike ("le mardi de la semaine")."""
+    every = [fragment for fragment in fragments if fragment.section == "every"]
+    week = any(
+        f.section == "span" and f.means in _WEEKS and language.value("unit", one_of(f.values, "unit") or "") == "week"
+        for f in fragments
+    )
+    if not week or len(every) != 1 or every[0].means != "weekdays":
+        return fragments
+    text = one_of(every[0].values, "weekdays") or one_of(every[0].values, "weekday")
+    if text is None or text not in language.values["weekday"]:
+        return fragments
+    day = replace(every[0], section="day", means="weekday", values=(("weekday", text),))
+    return [day if fragment is every[0] else fragment for fragment in fragments]
+
+
 def _week_day(fragments: Sequence[Fragment], language: Language, now: datetime) -> date | None:
     """A weekday beside a week ("Wednesday next week"): that day of that week."""
     day = next((f for f in fragments if f.section == "day" and f.means.endswith("weekday")), None)
@@ -344,6 +370,6 @@ def time_texts(text: str, languages: Sequence[Language]) -> Iterator[str]:
         for start, end in hidden:
             masked = masked[:start] + HIDDEN * (end - start) + masked[end:]
         found = [fragment for fragment in fragments if fragment.section in ("span", "day")]
-        if found and (language is languages[0] or _is_foreign(found, languages[0])):
+        if found and (language is languages[0] or _may_read(found, masked, language, languages[0])):
             yield from (text[fragment.start : fragment.end] for fragment in found)
             return
