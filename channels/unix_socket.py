@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 import structlog
 
 from metnosd.message import Reply
-from metnosd.service import Event, Service, ServiceError
-from metnosd.user import User
+from metnosd.service import Event, Service, ServiceError, User
 
 log = structlog.get_logger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 
 import typer
@@ -36,7 +37,7 @@ def main() -> None:
     except NotReachable as error:
         err.print(str(error))
         sys.exit(UNREACHABLE)
-    except (SettingsError, CatalogError, LexiconError, PolicyError, SocketInUse, OSError) as error:
+    except (SettingsError, CatalogError, LexiconError, PolicyError, SocketInUse, OSError, sqlite3.Error) as error:
         err.print(str(error))
         sys.exit(FAILED)
     except ExceptionGroup as group:

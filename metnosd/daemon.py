@@ -116,9 +116,21 @@ class Daemon:
             turn = None if answers else await self._enter(message, signals, last, tell)
         if turn is not None:
             return await asyncio.shield(turn)
+        return await self._once(message, signals)
+
+    async def _once(self, message: Message, signals: Signals) -> Reply:
+        """Take a message that is an answer or a "stop"; delivered again it answers no other question."""
+        turn_id = new_turn_id()
+        earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
+        if earlier is not None:
+            stored = earlier.reply
+            return Reply.from_json(stored) if stored else self._word("consent.none", "nothing", message.user)
         if signals.signal == "cancel":
-            return await self._stop(message)
-        return await self._answer(message, signals.signal == "confirm")
+            reply = await self._stop(message)
+        else:
+            reply = await self._answer(message, signals.signal == "confirm")
+        await asyncio.to_thread(self._parts.turns.end, turn_id, reply.to_json(), None)
+        return reply
 
     def _before(self, message: Message) -> tuple[str | None, tuple[Entry, ...]]:
         """The language and the entries that the conversation's last turn left."""
@@ -210,15 +222,17 @@ class Daemon:
         running = self._running.get(consent.turn)
         if running is not None and running.turn.waiting_for == token:
             running.turn.answer(yes)
-        else:
-            await self._resume(consent, user, yes)
-        return True
+            return True
+        return await self._resume(consent, user, yes)
 
-    async def _resume(self, consent: Consent, user: User, yes: bool) -> None:
-        """Go on with a turn whose question was answered after a restart; its reply is kept with it."""
-        row = await asyncio.to_thread(self._parts.turns.get, consent.turn)
+    async def _resume(self, consent: Consent, user: User, yes: bool) -> bool:
+        """Go on with a turn whose question was answered after a restart; its reply is kept with it.
+
+        False if the turn waits for no answer any more, as when it was cancelled at the same moment.
+        """
+        row = await asyncio.to_thread(self._parts.turns.go_on, consent.turn)
         if row is None:
-            return
+            return False
         received = datetime.fromisoformat(row["received_at"])
         message = Message(
             row["message_id"], user, row["channel"], row["conversation"], row["text"], row["lang"], received
@@ -230,6 +244,7 @@ class Daemon:
             return turn.resume(consent) if yes else turn.refuse(consent)
 
         await asyncio.shield(self._begin(message, context, lambda _event: None, way, signals))
+        return True
 
     async def cancel(self, user: User, message_id: str) -> Reply:
         """See `Service`."""

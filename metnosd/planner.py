@@ -139,7 +139,7 @@ class Planner:
                 if first is not None:
                     raise
                 first = error
-                budget = min(budget * 2, LARGEST_BUDGET * 2) if error.truncated else budget
+                budget = max(budget, min(budget * 2, LARGEST_BUDGET * 2)) if error.truncated else budget
                 if not error.truncated:
                     chat = self._prompt.retry(chat, answer, str(error))
             else:

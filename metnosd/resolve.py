@@ -102,6 +102,7 @@ def _step_to_json(step: StepOutcome) -> dict[str, object]:
         "status": step.status,
         "entries": [{"kind": entry.kind, "fields": dict(entry.fields)} for entry in step.entries],
         "problems": _sentences(step.problems),
+        "note": _sentences((step.note,)) if step.note else None,
         "truncated": step.truncated,
     }
 
@@ -112,6 +113,7 @@ def _step_from_json(data: Mapping[str, Any]) -> StepOutcome:
         status=data["status"],
         entries=tuple(Entry(item["kind"], item["fields"]) for item in data["entries"]),
         problems=tuple(say(key, **values) for key, values in data["problems"]),
+        note=say(data["note"][0][0], **data["note"][0][1]) if data.get("note") else None,
         truncated=data["truncated"],
     )
 

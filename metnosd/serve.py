@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from channels.unix_socket import UnixSocket
+from channels.unix_socket import SocketInUse, UnixSocket
 from metnosd.assemble import Assembly, assemble, make_catalog, model_status, own_version, system_clock
 from metnosd.commands.progress import fetch_progress
 from metnosd.locations import Locations
@@ -46,7 +47,7 @@ async def serve(settings: Settings, places: Locations) -> None:
 async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[Assembly, ModelHost]]:
     """A daemon that answers on its socket for the length of a block."""
     profile = make_catalog(settings, places).get()
-    with fetch_progress() as on_progress:
+    with _alone(places), fetch_progress() as on_progress:
         host = ModelHost(
             profile,
             places.models,
@@ -87,6 +88,18 @@ async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[A
                     model.cancel()
         finally:
             assembly.store.close()
+
+
+@contextlib.contextmanager
+def _alone(places: Locations) -> Iterator[None]:
+    """Hold the state for this process alone; a second daemon on it would settle what the first one still does."""
+    places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (places.state / "metnosd.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SocketInUse(f"Another daemon already works on {places.state}.") from error
+        yield
 
 
 def _not_ready(host: ModelHost) -> Sentence | None:

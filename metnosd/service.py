@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from metnosd.message import ConsentRequest, Message, Reply
-from metnosd.user import User
+from metnosd.user import User as User
 
 
 @dataclass(frozen=True, slots=True)

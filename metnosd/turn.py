@@ -16,7 +16,7 @@ import structlog
 
 from metnosd.act import Actor, describe
 from metnosd.consent import Consent, Consents
-from metnosd.entries import Outcome, StepOutcome
+from metnosd.entries import Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled, Registry
 from metnosd.kinds import Kinds
 from metnosd.lexicon.lexicon import Lexicon
@@ -74,6 +74,7 @@ class Turn:
         self._tell = tell
         self._answers: asyncio.Queue[bool] = asyncio.Queue()
         self._stage: asyncio.Task[Any] | None = None
+        self._finished: dict[int, StepOutcome] = {}
         self.waiting_for: str | None = None
         self._voice = Voice(parts.lexicon, context.lang, context.user.zone, context.user.home)
         self._effects = frozenset(item.name for item in parts.registry if item.effect)
@@ -90,7 +91,16 @@ class Turn:
     async def resume(self, consent: Consent) -> Reply:
         """Go on after a question that was answered with yes, as it was stored."""
         stored = consent.resolved
-        return await self._guarded(lambda: self._carry_out(stored.plan, stored.done, None, stored))
+
+        async def way() -> Reply:
+            verdict = self._parts.vaglio.judge(stored, self.context.user)
+            if verdict.answer == "deny":
+                # The policy was changed since the question was put.
+                steps = tuple(stored.done[index] for index in sorted(stored.done))
+                return await self._end(Outcome("refused", steps, verdict.reason))
+            return await self._carry_out(stored.plan, stored.done, None, stored)
+
+        return await self._guarded(way)
 
     async def _guarded(self, way: Callable[[], Awaitable[Reply]]) -> Reply:
         try:
@@ -103,11 +113,17 @@ class Turn:
             known = f"model.{error.code}" if error.code in TOLD_CODES else "model.failed"
             reason = say(known, reason=str(error))
         except Cancelled:
-            return await self._end(Outcome("refused", reason=say("turn.cancelled")))
+            return await self._end(self._so_far("refused", say("turn.cancelled")))
         except Exception:  # a turn's edge: its fault must not take the daemon down
             log.exception("turn_failed", turn=self.context.turn)
             reason = say("turn.failed")
-        return await self._end(Outcome("failed", reason=reason))
+        return await self._end(self._so_far("failed", reason))
+
+    def _so_far(self, status: Status, reason: Sentence) -> Outcome:
+        """The outcome of a turn that ends early: what was done stays named."""
+        steps = tuple(self._finished[index] for index in sorted(self._finished))
+        acted = any(step.tool in self._effects and step.entries for step in steps)
+        return Outcome("partial" if acted else status, steps, reason)
 
     async def _stoppable(self, stage: Coroutine[Any, Any, T]) -> T:
         """The result of `stage`; raises `Cancelled` when the turn is cancelled meanwhile."""
@@ -191,7 +207,8 @@ class Turn:
 
     def _words_warning(self, planned: Planned, pool: Pool) -> Sentence | None:
         """What is said before an answer in words to a request that sounded like an action."""
-        acts = is_only_words(planned.plan) and reached_effects(pool, self._signals.scores)
+        told = not self._signals.scores or reached_effects(pool, self._signals.scores)
+        acts = is_only_words(planned.plan) and told
         return say("reply.only_words") if acts else None
 
     async def _carry_out(
@@ -202,13 +219,13 @@ class Turn:
         approved: ResolvedPlan | None = None,
     ) -> Reply:
         """Resolve, judge, ask and act in turn, until every step has its outcome or one stops the plan."""
-        finished = dict(done)
-        while len(finished) < len(plan.steps):
+        self._finished = dict(done)
+        while len(self._finished) < len(plan.steps):
             resolved = approved
             if resolved is None:
                 self._tell(Progress("resolving"))
-                resolved = await self._parts.resolver.resolve(plan, self.context, finished)
-            finished = dict(resolved.done)
+                resolved = await self._parts.resolver.resolve(plan, self.context, self._finished)
+            self._finished = dict(resolved.done)
             if not resolved.pending:
                 break
             if approved is None:
@@ -219,13 +236,13 @@ class Turn:
             self._tell(Progress("acting"))
             self._parts.turns.set_kind(self.context.turn, kind_of(plan))
             for step in resolved.pending:
-                finished[step.index] = await self._parts.actor.act(step, self.context)
-                if finished[step.index].status == "failed":
+                self._finished[step.index] = await self._parts.actor.act(step, self.context)
+                if self._finished[step.index].status == "failed":
                     break
             else:
                 continue
             break
-        steps = tuple(finished[index] for index in sorted(finished))
+        steps = tuple(self._finished[index] for index in sorted(self._finished))
         outcome = outcome_of(plan, steps, self._effects)
         if warning is not None:
             outcome = Outcome("nothing", steps, warning, outcome.text)
@@ -247,11 +264,7 @@ class Turn:
             resolved,
             self._parts.clock(),
         )
-        try:
-            answer = await self._stoppable(self._ask(consent, resolved, verdict))
-        except Cancelled:
-            await asyncio.to_thread(self._parts.consents.expire, consent.token)
-            raise
+        answer = await self._stoppable(self._ask(consent, resolved, verdict))
         return self._without_leave(steps, answer)
 
     def _without_leave(self, steps: tuple[StepOutcome, ...], answer: bool | None) -> Outcome | None:
@@ -283,6 +296,11 @@ class Turn:
             if await asyncio.to_thread(self._parts.consents.expire, consent.token):
                 return None
             return await self._answers.get()
+        except asyncio.CancelledError:
+            if self.context.cancelled.is_set():
+                # Nobody waits for the answer any more, so none may be given.
+                await asyncio.to_thread(self._parts.consents.expire, consent.token)
+            raise
         finally:
             self.waiting_for = None
 

@@ -72,6 +72,14 @@ class Turns:
         with self._store.transaction() as db:
             db.table("turns").update(turn, {"state": "asked"})
 
+    def go_on(self, turn: str) -> dict[str, Any] | None:
+        """The row of `turn` if it waits for a consent; it is open again then."""
+        sql = "update turns set state = 'open' where id = :turn and state = 'asked'"
+        with self._store.transaction() as db:
+            if db.execute(sql, {"turn": turn}).rowcount != 1:
+                return None
+            return self.get(turn)
+
     def get(self, turn: str) -> dict[str, Any] | None:
         """The row of `turn`."""
         return next(iter(self._store.rows("select * from turns where id = :turn", {"turn": turn})), None)

@@ -94,7 +94,9 @@ def _memory(run: Run) -> list[Entry]:
 def _cpu(run: Run) -> list[Entry]:
     one, five, fifteen = os.getloadavg()
     cores = os.cpu_count() or 1
-    sentence = say("status.cpu", cores=cores, one=f"{one:.2f}", five=f"{five:.2f}", fifteen=f"{fifteen:.2f}")
+    sentence = say(
+        "status.cpu", count=cores, cores=cores, one=f"{one:.2f}", five=f"{five:.2f}", fifteen=f"{fifteen:.2f}"
+    )
     return [_reading(sentence, cores=cores, load_1=one, load_5=five, load_15=fifteen)]
 
 

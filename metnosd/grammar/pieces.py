@@ -122,6 +122,7 @@ def check(piece: Piece) -> None:
 
 
 def show(value: object) -> str:
+    """`value` for an error message, cut to 80 characters."""
     text = repr(value)
     return text if len(text) < 80 else f"{text[:77]}..."
 
