@@ -32,15 +32,17 @@ class Pool:
         return tuple(item.name for item in self.executors)
 
 
-def make_pool(registry: Registry, signals: Signals, last: Sequence[str] = ()) -> Pool:
+def make_pool(
+    registry: Registry, signals: Signals, last: Sequence[str] = (), *, largest: int = LARGEST
+) -> Pool:
     """The pool for what `signals` found.
 
-    The best `LARGEST` by score, ties in the registry's order; consumers bring a producer of what they take.
+    The best `largest` by score, ties in the registry's order; consumers bring a producer of what they take.
     Where the words point to nothing, every executor is in. The terminal is always there, last.
     """
     known = [item for item in registry if item.name != FINAL]
     ranked = sorted(known, key=lambda item: -signals.scores.get(item.name, 0.0))
-    chosen = [item for item in ranked if signals.scores.get(item.name, 0.0) > 0][:LARGEST]
+    chosen = [item for item in ranked if signals.scores.get(item.name, 0.0) > 0][:largest]
     if not chosen:
         chosen = known
     names = {item.name for item in _with_producers(chosen, ranked)}

@@ -76,19 +76,15 @@ def _inside(folded: str, start: int, end: int) -> bool:
 
 
 def _all(folded: str, language: Language) -> Iterator[Fragment]:
-    for section in SECTIONS:
-        for means, templates in language.time[section].items():
-            if means.endswith(BARE):
-                continue
-            for template in templates:
-                if not template.may_fit(folded):
-                    continue
-                for match in template.pattern.finditer(folded):
-                    start, end = match.span()
-                    # A blank beside an optional word that is left out is not part of the time.
-                    while end > start and folded[end - 1] in " ,":
-                        end -= 1
-                    while start < end and folded[start] in " ,":
-                        start += 1
-                    if end > start and not _inside(folded, start, end):
-                        yield Fragment(section, means, template.values_of_match(match), folded[start:end], start, end)
+    for section, means, template in language.time_parts_in(folded):
+        if section not in SECTIONS or means.endswith(BARE):
+            continue
+        for match in template.pattern.finditer(folded):
+            start, end = match.span()
+            # A blank beside an optional word that is left out is not part of the time.
+            while end > start and folded[end - 1] in " ,":
+                end -= 1
+            while start < end and folded[start] in " ,":
+                start += 1
+            if end > start and not _inside(folded, start, end):
+                yield Fragment(section, means, template.values_of_match(match), folded[start:end], start, end)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,49 @@ class Language:
     phrases: tuple[Phrase, ...]
     sentences: Mapping[str, str | Mapping[str, str]]
     examples: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def time_parts(self) -> tuple[tuple[str, str, Template], ...]:
+        """Every template of `[time]` with its section and key."""
+        return tuple(
+            (section, means, template)
+            for section, keys in self.time.items()
+            for means, templates in keys.items()
+            for template in templates
+        )
+
+    @cached_property
+    def _by_anchor(self) -> Mapping[str, tuple[int, ...]]:
+        """Anchor → places in `time_parts` of the templates that may fit where it stands; "" those of any text."""
+        found: dict[str, list[int]] = {}
+        for number, (_, _, template) in enumerate(self.time_parts):
+            for anchor in template.anchors or ("",):
+                found.setdefault(anchor, []).append(number)
+        return {anchor: tuple(numbers) for anchor, numbers in found.items()}
+
+    def time_parts_in(self, folded: str) -> Iterator[tuple[str, str, Template]]:
+        """Those of `time_parts` that may fit somewhere in `folded`, in their order."""
+        numbers = {number for anchor, listed in self._by_anchor.items() if anchor in folded for number in listed}
+        for number in sorted(numbers):
+            yield self.time_parts[number]
+
+    @cached_property
+    def _anchors(self) -> frozenset[str]:
+        templates = [template for found in self.signals.values() for template in found]
+        return frozenset().union(*(template.anchors for template in templates))
+
+    def present(self, folded: str) -> frozenset[str]:
+        """The anchors of signals that `folded` holds."""
+        return frozenset(anchor for anchor in self._anchors if anchor in folded)
+
+    @cached_property
+    def phrases_by_word(self) -> Mapping[str, tuple[Phrase, ...]]:
+        """The phrases by the first run of letters or digits in them."""
+        found: dict[str, list[Phrase]] = {}
+        for phrase in self.phrases:
+            word = re.search(r"\w+", phrase.text)
+            found.setdefault(word[0] if word else "", []).append(phrase)
+        return {word: tuple(phrases) for word, phrases in found.items()}
 
     def value(self, name: str, word: str) -> str:
         """The key of list `name` that `word` means; the word itself where it is a value without language."""

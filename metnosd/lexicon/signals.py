@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,9 @@ from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import mask
 from metnosd.lexicon.templates import Values, one_of
+
+LONGEST_SIGNAL = 120
+"""No message that is a signal as a whole is longer, in characters."""
 
 _EDGES = " \t\n.!?,;:\u00bf\u00a1\u2026"
 
@@ -42,9 +46,13 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
 def whole_signal(text: str, language: Language) -> tuple[str, int | None] | None:
     """The signal that all of `text` is in `language`, and the number in it."""
     folded = language.fold(text).strip(_EDGES)
+    if len(folded) > LONGEST_SIGNAL:
+        return None
+    present = language.present(folded)
     for name, templates in language.signals.items():
         for template in templates:
-            values = template.full(folded)
+            fits = not template.anchors or not template.anchors.isdisjoint(present)
+            values = template.full(folded) if fits else None
             if values is not None:
                 return name, _count(language, values)
     return None
@@ -60,8 +68,9 @@ def _scores(masked: str, lexicon: Lexicon) -> dict[str, float]:
     scores: dict[str, float] = {}
     for language in lexicon.languages:
         folded = " ".join(language.fold(masked).split())
-        for phrase in language.phrases:
-            if phrase.is_in(folded):
-                weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * phrase.text.count(" "))
-                scores[phrase.executor] = scores.get(phrase.executor, 0.0) + weight
+        for word in sorted(set(re.findall(r"\w+", folded))):
+            for phrase in language.phrases_by_word.get(word, ()):
+                if phrase.is_in(folded):
+                    weight = (2.0 if phrase.verb else 1.0) * (1 + 0.5 * phrase.text.count(" "))
+                    scores[phrase.executor] = scores.get(phrase.executor, 0.0) + weight
     return scores

@@ -78,7 +78,7 @@ def fold(text: str) -> str:
 
     Characters whose folding is longer stay as they are, so that places in the result are places in `text`.
     """
-    return "".join(map(_fold_one, text))
+    return text.lower() if text.isascii() else "".join(map(_fold_one, text))
 
 
 _STRAIGHT = {"\u2019": "'", "\u2018": "'", "\u00a0": " ", "\u202f": " ", "\u02bc": "'"}
