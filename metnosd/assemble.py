@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dateutil.tz import tzlocal
+from tzlocal import get_localzone
 
 from metnosd.act import Actor, settle
 from metnosd.consent import Consents
@@ -36,7 +36,7 @@ from metnosd.resolve_args import Reading
 from metnosd.reverting import inverses_of
 from metnosd.scope import Scope
 from metnosd.sentence import Sentence
-from metnosd.settings import Settings
+from metnosd.settings import Settings, SettingsError
 from metnosd.store import Store
 from metnosd.turn import Parts
 from metnosd.turns import Turns
@@ -77,8 +77,8 @@ def make_owner(settings: Settings, places: Locations, home: str | None) -> User:
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone of the setting `user.zone`."""
-    return tzlocal() if name == "local" else ZoneInfo(name)
+    """The zone of the setting `user.zone`; the machine's own by its IANA name."""
+    return get_localzone() if name == "local" else ZoneInfo(name)
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,10 @@ def assemble(
     scopes = _Scopes(lexicon, keep, closed)
     vaglio = load_policy(own_or_shipped(places, "policy.toml"))
     registry = make_registry()
+    off = frozenset(settings.executors.off)
+    unknown = sorted(off - {item.name for item in registry})
+    if unknown:
+        raise SettingsError(f"{places.config_file}: executors.off: there is no executor {unknown[0]}.")
     limits = Limits(
         max_files=settings.files.max_files,
         max_read_bytes=settings.files.max_read_bytes,
@@ -138,6 +142,7 @@ def assemble(
         consents=Consents(store, timedelta(minutes=settings.consent.minutes)),
         actor=Actor(journal, lambda context: scopes.of(context.user), clock, limits),
         turns=turns,
+        may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
         undo_offer=lambda turn: _undo_offer(journal, turn),

@@ -14,7 +14,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from threading import Event
 from typing import TYPE_CHECKING, Any, Union
@@ -99,6 +99,8 @@ class Executor:
     """A declared executor: what the pool, the grammar, Vaglio and the runtime know of it.
 
     `schema` is the JSON Schema of the arguments that a model may write, `hints` the resolved type of each.
+    `escape` is the signal of section `[signals_within]` without which it is not offered (the web, mail).
+    `provider` and `plain` are set on a variant for one provider of what another executor does.
     """
 
     name: str
@@ -113,6 +115,19 @@ class Executor:
     runtime: frozenset[str]
     function: Function
     model: type[Any]
+    escape: str | None = None
+    provider: str | None = None
+    plain: str | None = None
+
+    def for_provider(self, provider: str, function: Function | None = None) -> Executor:
+        """The variant of this executor at `provider`: offered instead of it where that is named."""
+        return replace(
+            self,
+            name=f"{self.name}_{provider}",
+            plain=self.name,
+            provider=provider,
+            function=function or self.function,
+        )
 
     @property
     def kinds(self) -> tuple[str | None, ...]:
@@ -150,7 +165,13 @@ class Executor:
 
 
 def executor(
-    *, takes: Takes, gives: str | None, capability: str, effect: bool = False, reversible: bool = False
+    *,
+    takes: Takes,
+    gives: str | None,
+    capability: str,
+    effect: bool = False,
+    reversible: bool = False,
+    escape: str | None = None,
 ) -> Callable[[Function], Executor]:
     """Declare a function an executor; raises TypeError when the declaration does not hold together."""
 
@@ -178,6 +199,7 @@ def executor(
             runtime=runtime,
             function=function,
             model=model,
+            escape=escape,
         )
 
     return declare

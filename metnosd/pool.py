@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metnosd.executor import Executor, Registry
@@ -33,20 +33,39 @@ class Pool:
 
 
 def make_pool(
-    registry: Registry, signals: Signals, last: Sequence[str] = (), *, largest: int = LARGEST
+    registry: Registry,
+    signals: Signals,
+    last: Sequence[str] = (),
+    *,
+    largest: int = LARGEST,
+    may_use: Callable[[Executor], bool] = lambda _executor: True,
 ) -> Pool:
-    """The pool for what `signals` found.
+    """The pool for what `signals` found; `may_use` keeps out what is denied to the user or switched off.
 
     The best `largest` by score, ties in the registry's order; consumers bring a producer of what they take.
-    Where the words point to nothing, every executor is in. The terminal is always there, last.
+    Where the words point to nothing, every executor is in. A way out of the machine is in only where it was
+    asked for, a variant for a provider only where that was named, and then instead of the plain one. The
+    terminal is always there, last.
     """
-    known = [item for item in registry if item.name != FINAL]
-    ranked = sorted(known, key=lambda item: -signals.scores.get(item.name, 0.0))
-    chosen = [item for item in ranked if signals.scores.get(item.name, 0.0) > 0][:largest]
+    known = _admitted([item for item in registry if item.name != FINAL and may_use(item)], signals)
+    ranked = sorted(known, key=lambda item: -_score(item, signals))
+    chosen = [item for item in ranked if _score(item, signals) > 0][:largest]
     if not chosen:
         chosen = known
     names = {item.name for item in _with_producers(chosen, ranked)}
     return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
+
+
+def _score(executor: Executor, signals: Signals) -> float:
+    return signals.scores.get(executor.plain or executor.name, 0.0)
+
+
+def _admitted(executors: Sequence[Executor], signals: Signals) -> list[Executor]:
+    """Those without an escape or with one that was asked for, and per provider the right variant."""
+    asked = [item for item in executors if item.escape is None or item.escape in signals.within]
+    named = [item for item in asked if item.provider in signals.providers]
+    replaced = {item.plain for item in named}
+    return [item for item in asked if item in named or (item.provider is None and item.name not in replaced)]
 
 
 def _with_producers(chosen: Sequence[Executor], ranked: Sequence[Executor]) -> list[Executor]:

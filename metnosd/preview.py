@@ -13,11 +13,11 @@ from metnosd.message import Message
 from metnosd.model.service import ModelError
 from metnosd.plan import Plan, PlanError
 from metnosd.planner import Planned, grammar_digest
-from metnosd.pool import Pool, make_pool
+from metnosd.pool import Pool
 from metnosd.resolve import Context, ResolvedPlan, ResolvedStep
 from metnosd.resolve_args import Reading, resolve_arguments, to_plain
 from metnosd.sentence import Refusal
-from metnosd.turn import Parts, kinds_of, read_message
+from metnosd.turn import Parts, read_message, turn_pool
 
 
 async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[str, Any]:
@@ -29,7 +29,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
     spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
-    pool = make_pool(parts.registry, signals, kinds_of(context))
+    pool = turn_pool(parts, signals, context)
     pooled = time.monotonic()
     shown: dict[str, Any] = {
         "text": message.text,

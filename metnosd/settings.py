@@ -11,7 +11,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from metnosd.lexicon.clocks import Clock, Habits
 from metnosd.locations import shipped_config
+
+_CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 
 
 class SettingsError(Exception):
@@ -39,6 +42,22 @@ class UserSettings(_Section):
         return value
 
 
+class TimeSettings(_Section):
+    """The usual times of day, as HH:MM."""
+
+    day: str = Field(pattern=_CLOCK)
+    morning: str = Field(pattern=_CLOCK)
+    noon: str = Field(pattern=_CLOCK)
+    afternoon: str = Field(pattern=_CLOCK)
+    evening: str = Field(pattern=_CLOCK)
+    night: str = Field(pattern=_CLOCK)
+
+    def habits(self) -> Habits:
+        """The times as the lexicon takes them."""
+        read = {name: value.split(":") for name, value in self.model_dump().items()}
+        return Habits(**{name: Clock(int(hour), int(minute), True) for name, (hour, minute) in read.items()})
+
+
 class FileSettings(_Section):
     """What files may be touched, and how many."""
 
@@ -57,6 +76,12 @@ class FileSettings(_Section):
     max_unpacked_bytes: int = Field(gt=0)
     max_unpacked_files: int = Field(gt=0)
     max_unpack_ratio: int = Field(gt=0)
+
+
+class ExecutorSettings(_Section):
+    """What is switched off."""
+
+    off: list[str]
 
 
 class ModelSettings(_Section):
@@ -101,7 +126,9 @@ class Settings(_Section):
     """All settings of one daemon."""
 
     user: UserSettings
+    times: TimeSettings
     files: FileSettings
+    executors: ExecutorSettings
     model: ModelSettings
     consent: ConsentSettings
     socket: SocketSettings

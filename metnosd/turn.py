@@ -17,7 +17,7 @@ import structlog
 from metnosd.act import Actor, describe
 from metnosd.consent import Consent, Consents
 from metnosd.entries import Outcome, Status, StepOutcome
-from metnosd.executor import Cancelled, Registry
+from metnosd.executor import Cancelled, Executor, Registry
 from metnosd.kinds import Kinds
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import Signals, read_signals
@@ -34,6 +34,7 @@ from metnosd.scope import Scope
 from metnosd.sentence import Sentence, say
 from metnosd.service import Progress, Tell
 from metnosd.turns import Turns
+from metnosd.user import User
 from metnosd.vaglio import Vaglio, Verdict
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,7 @@ class Parts:
     consents: Consents
     actor: Actor
     turns: Turns
+    may_use: Callable[[Executor, User], bool]
     scope: Callable[[Context], Scope]
     clock: Callable[[], datetime]
     undo_offer: Callable[[str], UndoOffer | None]
@@ -84,7 +86,7 @@ class Turn:
         return await self._guarded(self._take)
 
     async def _take(self) -> Reply:
-        pool = make_pool(self._parts.registry, self._signals, kinds_of(self.context))
+        pool = turn_pool(self._parts, self._signals, self.context)
         planned = await self._stoppable(self._plan(pool))
         return await self._carry_out(planned.plan, {}, self._words_warning(planned, pool))
 
@@ -331,6 +333,12 @@ def kind_of(plan: Plan) -> str:
     """Whether a turn acts, undoes or redoes."""
     tools = {step.tool for step in plan.steps}
     return "undo" if "undo_actions" in tools else "redo" if "redo_actions" in tools else "act"
+
+
+def turn_pool(parts: Parts, signals: Signals, context: Context) -> Pool:
+    """The executors that this user may use for this turn."""
+    kinds = kinds_of(context)
+    return make_pool(parts.registry, signals, kinds, may_use=lambda item: parts.may_use(item, context.user))
 
 
 def kinds_of(context: Context) -> tuple[str, ...]:

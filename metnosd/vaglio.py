@@ -66,6 +66,10 @@ class Vaglio:
             return Verdict("deny", f"{rule}: no rule", say("vaglio.no_rule", capability=capability))
         return Verdict(answer, rule, say(f"vaglio.{answer}", capability=capability))
 
+    def may_offer(self, executor: Executor, user: User) -> bool:
+        """Whether it makes sense to offer `executor` to the planner: not where its use would be denied."""
+        return self.judge_capability(executor.capability, user).answer != "deny"
+
     def may_read(self, executor: Executor, user: User) -> Refusal | None:
         """None if a step without effect may run; a reading that would have to be asked is refused too."""
         verdict = self.judge_capability(executor.capability, user)

@@ -49,7 +49,7 @@ def test_when(row: dict[str, Any], lexicon: Lexicon) -> None:
     now = datetime.fromisoformat(row["now"]).astimezone(zone)
     wanted = {key: row[key] for key in ("kind", "next", "from", "to", "rest") if key in row}
     for lang in (row["lang"], None):
-        found = read_when(row["text"], lexicon, languages_for(row["text"], lexicon, lang), now, zone)
+        found = read_when(row["text"], languages_for(row["text"], lexicon, lang), now, zone)
         shown = when_to_json(found, now, row["zone"], len(row.get("next", ())) or 5, lexicon)
         assert {key: shown.get(key) for key in wanted} == wanted, f"language {lang}"
 

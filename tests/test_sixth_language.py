@@ -40,7 +40,7 @@ def lexicon() -> Lexicon:
 )
 def test_times_are_read(lexicon: Lexicon, text: str, kind: str, first: str | None, rest: str) -> None:
     """Times in the new language are read with and without accents, and its own look-alikes are not."""
-    found = read_when(text, lexicon, languages_for(text, lexicon, None), NOW, ROME)
+    found = read_when(text, languages_for(text, lexicon, None), NOW, ROME)
     assert (found.kind, found.rest) == (kind, rest)
     if first:
         assert found.fires(NOW, 1)[0].isoformat() == first

@@ -30,7 +30,7 @@ def read(case: dict[str, Any], lexicon: Lexicon) -> dict[str, Any]:
     zone = ZoneInfo(case["zone"])
     now = datetime.fromisoformat(case["now"]).astimezone(zone)
     languages = languages_for(case["text"], lexicon, case["lang"])
-    found = read_when(case["text"], lexicon, languages, now, zone)
+    found = read_when(case["text"], languages, now, zone)
     return when_to_json(found, now, case["zone"], len(case.get("next", ())) or 5, lexicon)
 
 

@@ -51,7 +51,7 @@ def when(
     lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
     if lang is not None and lexicon.language(lang).code != lang:
         fail(f"There is no language {lang!r}; there are {', '.join(language.code for language in lexicon.languages)}.")
-    found = read_when(text, lexicon, languages_for(text, lexicon, lang), clock, where)
+    found = read_when(text, languages_for(text, lexicon, lang), clock, where, settings.times.habits())
     document = when_to_json(found, clock, str(where), count, lexicon)
     if as_json:
         print_json(document)

@@ -17,7 +17,70 @@ def problems_of(lexicon: Lexicon) -> list[str]:
         if language is not reference:
             found += _missing(language, reference)
         found += _examples(language)
+        found += _double(language)
     return found
+
+
+def _double(language: Language) -> Iterator[str]:
+    """Texts that one signal's templates say and another signal's fit too: such a message would be both."""
+    for name, templates in language.signals.items():
+        for template in templates:
+            for text in samples(template.text, language):
+                found = whole_signal(text, language)
+                if found is not None and found[0] != name:
+                    yield f"{language.code}: {text!r} is signals.{name} and signals.{found[0]}."
+
+
+def samples(template: str, language: Language, most: int = 200) -> list[str]:
+    """Texts that fit `template`: each way through its alternatives, with one value for each list."""
+    texts = [""]
+    for branch in _branches(template, language, most):
+        texts = [f"{text}{piece}" for text in texts for piece in branch][:most]
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
+
+
+_OPENING = {"[": "]", "(": ")"}
+
+
+def _branches(template: str, language: Language, most: int) -> Iterator[list[str]]:
+    """The pieces of a template, each as the texts that it may be."""
+    at = 0
+    while at < len(template):
+        char = template[at]
+        if char in _OPENING:
+            end = _closing(template, at)
+            inner = [text for part in _split(template[at + 1 : end]) for text in samples(part, language, most)]
+            yield [*inner, ""] if char == "[" else inner
+            at = end + 1
+        elif char == "{":
+            end = template.index("}", at)
+            words = language.values.get(template[at + 1 : end], {})
+            yield [next(iter(words), "3")]
+            at = end + 1
+        else:
+            yield [char]
+            at += 1
+
+
+def _closing(template: str, at: int) -> int:
+    depth = 0
+    for place in range(at, len(template)):
+        depth += (template[place] in "[(") - (template[place] in "])")
+        if depth == 0:
+            return place
+    raise ValueError(f"a bracket is not closed in {template!r}")
+
+
+def _split(inner: str) -> list[str]:
+    """The alternatives of a bracket's inside."""
+    parts, depth = [""], 0
+    for char in inner:
+        depth += (char in "[(") - (char in "])")
+        if char == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 def _missing(language: Language, reference: Language) -> Iterator[str]:

@@ -101,13 +101,30 @@ def _checked(clock: Clock, text: str) -> Clock:
     return clock
 
 
-PARTS: Mapping[str, tuple[int, int, int]] = {
-    "morning": (8, 6, 12),
-    "afternoon": (15, 12, 18),
-    "evening": (19, 18, 24),
-    "night": (22, 22, 24),
+PARTS: Mapping[str, tuple[int, int]] = {
+    "morning": (6, 12),
+    "afternoon": (12, 18),
+    "evening": (18, 24),
+    "night": (22, 24),
 }
-"""Part of the day → its usual hour, and the hours between which it lies."""
+"""Part of the day → the hours between which it lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """The usual times of day where none is said, as the settings have them."""
+
+    day: Clock = Clock(9, 0, True)
+    morning: Clock = Clock(8, 0, True)
+    noon: Clock = Clock(12, 0, True)
+    afternoon: Clock = Clock(15, 0, True)
+    evening: Clock = Clock(19, 0, True)
+    night: Clock = Clock(22, 0, True)
+
+    def of(self, part: str) -> Clock:
+        """The usual time of `part`: day, noon, or one of `PARTS`."""
+        found: Clock = getattr(self, part)
+        return found
 
 
 def clock_of(name: str, text: str, language: Language) -> Clock:

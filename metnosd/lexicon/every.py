@@ -13,6 +13,7 @@ from metnosd.lexicon.clocks import (
     PARTS,
     WORKING,
     Clock,
+    Habits,
     Unclear,
     clock_of,
     in_part,
@@ -25,9 +26,6 @@ from metnosd.lexicon.lexicon import Language
 from metnosd.lexicon.recurrence import Recurrence, instant
 from metnosd.lexicon.spells import Step, step_of
 from metnosd.lexicon.templates import Values, one_of, values_of
-
-DEFAULT = Clock(9, 0)
-"""The time of day where none is said."""
 
 _DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _FREQUENCY: Mapping[str, tuple[str, int]] = {
@@ -52,6 +50,7 @@ _MONTH_DAYS = ("dom", "dd", "ordinal", "number")
 class _Draft:
     """A rule in the making."""
 
+    usual: Clock
     frequency: str = ""
     interval: int = 1
     weekdays: tuple[int, ...] = ()
@@ -69,13 +68,15 @@ class _Draft:
     except_dates: list[date] = field(default_factory=list)
 
 
-def compose_recurrence(fragments: Sequence[Fragment], language: Language, now: datetime, zone: tzinfo) -> Recurrence:
+def compose_recurrence(
+    fragments: Sequence[Fragment], language: Language, now: datetime, zone: tzinfo, habits: Habits
+) -> Recurrence:
     """The recurrence that `fragments` make. `now` is aware, in `zone`. Raises `Unclear`."""
-    draft = _Draft()
+    draft = _Draft(usual=habits.day)
     today = now.date()
     for fragment in fragments:
         _READERS.get(fragment.section, _ignore)(draft, fragment, language, today)
-    clocks = clocks_of(fragments, language)
+    clocks = clocks_of(fragments, language, habits)
     if draft.frequency == "DAILY" and draft.weekdays and draft.interval > 1:
         # "Every 14 days on Tuesday": weeks, said in days ("15 days" is two weeks where people count both ends).
         weeks, over = divmod(draft.interval - (draft.interval == 15), 7)
@@ -238,7 +239,7 @@ def part_of(fragments: Sequence[Fragment], language: Language) -> str | None:
     return None
 
 
-def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
+def clocks_of(fragments: Sequence[Fragment], language: Language, habits: Habits) -> list[Clock]:
     """The times of day of `fragments`, in the half of the day that was said, in order, each once."""
     part = part_of(fragments, language)
     clocks = [
@@ -249,9 +250,9 @@ def clocks_of(fragments: Sequence[Fragment], language: Language) -> list[Clock]:
         if name in CLOCK_NAMES
     ]
     if not clocks and part is not None:
-        clocks = [Clock(PARTS[part][0], 0, True)]
+        clocks = [habits.of(part)]
     if not clocks and any(fragment.section == "every" and fragment.means == "noon" for fragment in fragments):
-        clocks = [Clock(12, 0, True)]
+        clocks = [habits.noon]
     return sorted(set(clocks))
 
 
@@ -315,7 +316,7 @@ def _placed(draft: _Draft, rules: tuple[str, ...], clocks: Sequence[Clock], now:
         if draft.frequency == "HOURLY" and draft.interval == 1:
             start = start.replace(minute=0)
     else:
-        clock = clocks[0] if clocks else (draft.window[0] if draft.window else DEFAULT)
+        clock = clocks[0] if clocks else (draft.window[0] if draft.window else draft.usual)
         day = draft.start_day or draft.on or now.date()
         if draft.on is not None and draft.start_day is None:
             day = min(draft.on, now.date())

@@ -95,6 +95,7 @@ class _File(BaseModel):
     spans: _Spans = Field(default_factory=_Spans)
     categories: dict[str, list[str]] = Field(default_factory=dict)
     kinds: dict[str, list[str]] = Field(default_factory=dict)
+    providers: dict[str, list[str]] = Field(default_factory=dict)
     executors: dict[str, _Words] = Field(default_factory=dict)
     example: list[_Example] = Field(default_factory=list)
     say: dict[str, str | dict[str, str]] = Field(default_factory=dict)
@@ -131,6 +132,7 @@ class Language:
     spans: Mapping[str, frozenset[str]]
     categories: Mapping[str, str]
     kinds: Mapping[str, str]
+    providers: Mapping[str, str]
     phrases: tuple[Phrase, ...]
     sentences: Mapping[str, str | Mapping[str, str]]
     examples: tuple[tuple[str, str], ...]
@@ -258,8 +260,9 @@ def _load(file: Path) -> Language:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LexiconError(f"{file}: {error}") from error
     except ValidationError as error:
-        keys = [".".join(str(part) for part in item["loc"]) + ": " + item["msg"] for item in error.errors()]
-        raise LexiconError("\n".join(f"{file}: {key}" for key in keys)) from error
+        raise LexiconError(
+            "\n".join(f"{_place(file, item['loc'])}: {item['msg']}" for item in error.errors())
+        ) from error
     optional = data.language.accents_optional
 
     def plain(text: str) -> str:
@@ -287,6 +290,7 @@ def _load(file: Path) -> Language:
         spans={name: frozenset(fold(word) for word in words) for name, words in data.spans},
         categories=_by_word(data.categories),
         kinds=_by_word(data.kinds),
+        providers=_by_word(data.providers),
         phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}, plain),
         sentences=_forms(file, data.say),
         examples=tuple((example.text, example.signal) for example in data.example),
@@ -303,6 +307,26 @@ def _known_words(data: _File) -> frozenset[str]:
     for folders in (data.categories, data.folders):
         texts += [word for words in folders.values() for word in words]
     return frozenset(word for text in texts for word in re.findall(r"[^\W\d_]+", fold(text)) if len(word) > 1)
+
+
+def _place(file: Path, location: Sequence[str | int]) -> str:
+    """File, line and key of a mistake; the line is that of the key, else that of its section."""
+    parts = [str(part) for part in location]
+    section, line = "", 0
+    best = 0
+    for line, text in enumerate(file.read_text("utf-8", "replace").splitlines(), 1):
+        header = re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", text)
+        section = header[1] if header else section
+        path = [part for part in section.split(".") if part]
+        key = re.match(r'\s*"?([\w.]+)"?\s*=', text)
+        if header and parts[: len(path)] == path:
+            best = line
+        elif (key and parts[: len(path)] == path and parts[len(path) :][:1] == [key[1]]) or (
+            key and ".".join(parts[len(path) :]) == key[1] and parts[: len(path)] == path
+        ):
+            best = line
+            break
+    return f"{file}:{best}: {'.'.join(parts)}" if best else f"{file}: {'.'.join(parts)}"
 
 
 def _by_word(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -390,7 +414,7 @@ def _compile(
         try:
             compiled[key] = tuple(compile_template(plain(text), lists, words) for text in texts)
         except TemplateError as error:
-            raise LexiconError(f"{file}: {section}.{key}: {error}") from error
+            raise LexiconError(f"{_place(file, (*section.split('.'), key))}: {error}") from error
     return compiled
 
 
@@ -409,5 +433,5 @@ def phrases_of(
 def _forms(file: Path, sentences: Mapping[str, Any]) -> dict[str, str | dict[str, str]]:
     for key, value in sentences.items():
         if isinstance(value, dict) and set(value) != {"one", "other"}:
-            raise LexiconError(f"{file}: say.{key}: a table of forms has the keys one and other")
+            raise LexiconError(f"{_place(file, ('say', key))}: a table of forms has the keys one and other")
     return dict(sentences)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Language, Lexicon
-from metnosd.lexicon.masks import mask
-from metnosd.lexicon.templates import Values, one_of
+from metnosd.lexicon.masks import HIDDEN, mask
+from metnosd.lexicon.templates import Values, fold, holds, one_of
 
 LONGEST_SIGNAL = 120
 """No message that is a signal as a whole is longer, in characters."""
@@ -22,12 +22,15 @@ class Signals:
     """What the lexicon found in one message.
 
     `lang` is the language of the reply. `signal` is the one that the whole message is, if any, and `count`
-    the number in it. `scores` tells how strongly the words point to each executor.
+    the number in it. `within` are the signals anywhere in it, `providers` the names of providers that it
+    says. `scores` tells how strongly the words point to each executor.
     """
 
     lang: str
     signal: str | None = None
     count: int | None = None
+    within: frozenset[str] = frozenset()
+    providers: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -40,7 +43,31 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
         if found is not None:
             # A message that is one signal tells its language better than its words do.
             return Signals(own.code if lexicon.has(lang) else language.code, *found)
-    return Signals(own.code, scores=_scores(mask(text), lexicon))
+    masked = mask(text)
+    return Signals(
+        own.code, within=_within(masked, own), providers=_providers(masked, lexicon), scores=_scores(masked, lexicon)
+    )
+
+
+def _within(masked: str, language: Language) -> frozenset[str]:
+    folded = language.fold(masked)
+    return frozenset(
+        name
+        for name, templates in language.signals_within.items()
+        if any(template.search(folded) is not None for template in templates)
+    )
+
+
+def _providers(masked: str, lexicon: Lexicon) -> tuple[str, ...]:
+    """The providers named in the message; a name inside a longer one does not count."""
+    folded = fold(masked)
+    names = {word: key for language in lexicon.languages for word, key in language.providers.items()}
+    found = []
+    for word in sorted(names, key=lambda word: (-len(word), word)):
+        if holds(folded, word):
+            found.append(names[word])
+            folded = folded.replace(word, HIDDEN * len(word))
+    return tuple(dict.fromkeys(found))
 
 
 def whole_signal(text: str, language: Language) -> tuple[str, int | None] | None:

@@ -9,9 +9,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import islice
 
 from metnosd.arguments import TimeRange
-from metnosd.lexicon.clocks import CLOCK_NAMES, PARTS, Clock, Unclear, clock_of
+from metnosd.lexicon.clocks import CLOCK_NAMES, PARTS, Clock, Habits, Unclear, clock_of
 from metnosd.lexicon.days import ROLLS, parse_day, read_day
-from metnosd.lexicon.every import DEFAULT, clocks_of, compose_recurrence, part_of
+from metnosd.lexicon.every import clocks_of, compose_recurrence, part_of
 from metnosd.lexicon.fragments import Fragment, find_fragments, reminds
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import HIDDEN, mask
@@ -44,7 +44,13 @@ class When:
         return [self.at] if self.at is not None and self.at > now else []
 
 
-def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: datetime, zone: tzinfo) -> When:
+def read_when(
+    text: str,
+    languages: Sequence[Language],
+    now: datetime,
+    zone: tzinfo,
+    habits: Habits | None = None,
+) -> When:
     """What `text` says about time, read in the first of `languages` in which it says anything.
 
     `now` is aware. Never raises for a text, whatever it says.
@@ -64,7 +70,7 @@ def read_when(text: str, lexicon: Lexicon, languages: Sequence[Language], now: d
         spans = tuple((fragment.start, fragment.end) for fragment in fragments)
         rest = rest_of(text, spans)
         try:
-            return _compose(fragments, folded, language, local, zone, rest, spans)
+            return _compose(fragments, folded, language, local, zone, rest, spans, habits or Habits())
         except (OverflowError, ValueError):
             return When("unclear", language.code, rest, spans, question=say("time.no_span", text=text))
         except Unclear as error:
@@ -148,21 +154,22 @@ def _compose(
     zone: tzinfo,
     rest: str,
     spans: tuple[tuple[int, int], ...],
+    habits: Habits,
 ) -> When:
     fragments = _weekday_of_a_week(fragments, language)
     sections = {fragment.section for fragment in fragments}
     if "every" in sections:
-        recurrence = compose_recurrence(fragments, language, now, zone)
+        recurrence = compose_recurrence(fragments, language, now, zone, habits)
         if next(recurrence.after(now), None) is None:
             raise Unclear("time.never", "")
         return When("recurring", language.code, rest, spans, recurrence=recurrence)
     if "offset" in sections:
-        return _from_now(fragments, folded, language, now, zone, rest, spans)
+        return _from_now(fragments, folded, language, now, zone, rest, spans, habits)
     if "span" in sections and not sections & {"at", "day"}:
         fragment = _first(fragments, "span")
         found = read_span(fragment.means, fragment.values, language, now, zone)
         return When("range", language.code, rest, spans, range=found)
-    clocks = clocks_of(fragments, language)
+    clocks = clocks_of(fragments, language, habits)
     said_clock = "at" in sections
     asks_reminder = reminds(folded, language)
     day = next((fragment for fragment in fragments if fragment.section == "day"), None)
@@ -177,7 +184,7 @@ def _compose(
     part = part_of(fragments, language)
     week = _week_day(fragments, language, now) or limited
     if said_clock or (asks_reminder and (day is not None or part is not None)):
-        clock = clocks[0] if clocks else DEFAULT
+        clock = clocks[0] if clocks else habits.day
         return When("at", language.code, rest, spans, at=_instant(day, clock, language, now, zone, week))
     if day is not None:
         found_day = week or read_day(day.means, day.values, day.text, language, now.date())
@@ -200,15 +207,16 @@ def _from_now(
     zone: tzinfo,
     rest: str,
     spans: tuple[tuple[int, int], ...],
+    habits: Habits,
 ) -> When:
     """ "In 20 minutes" is an instant; "in 3 days" is a day, with its time of day said or usual."""
     fragment = _first(fragments, "offset")
     found = _offset(fragment, language, now, zone)
     if all(unit in ("minute", "hour") for _, unit in _amounts(fragment, language)):
         return When("at", language.code, rest, spans, at=found)
-    clocks = clocks_of(fragments, language)
+    clocks = clocks_of(fragments, language, habits)
     if clocks or reminds(folded, language):
-        clock = clocks[0] if clocks else DEFAULT
+        clock = clocks[0] if clocks else habits.day
         moment = instant(datetime.combine(found.date(), time(clock.hour, clock.minute)), zone)
         return When("at", language.code, rest, spans, at=moment)
     return When("range", language.code, rest, spans, range=day_range(found.date(), zone))
@@ -330,7 +338,7 @@ def _instant(
 
 
 def _part_of(day: date, part: str, zone: tzinfo) -> TimeRange:
-    _, first, last = PARTS[part]
+    first, last = PARTS[part]
     start = datetime.combine(day, time(first))
     return TimeRange(instant(start, zone), instant(datetime.combine(day, time()) + timedelta(hours=last), zone))
 

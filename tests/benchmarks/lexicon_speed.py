@@ -51,12 +51,12 @@ def nonsense() -> list[str]:
 def measure(name: str, texts: list[str], lexicon: Lexicon) -> float:
     """Print the row of `texts`; the median in seconds."""
     for text in texts:
-        read_when(text, lexicon, languages_for(text, lexicon, None), NOW, ZONE)
+        read_when(text, languages_for(text, lexicon, None), NOW, ZONE)
     taken = []
     for text in texts:
         started = time.perf_counter()
         read_signals(text, lexicon, None)
-        read_when(text, lexicon, languages_for(text, lexicon, None), NOW, ZONE)
+        read_when(text, languages_for(text, lexicon, None), NOW, ZONE)
         taken.append(time.perf_counter() - started)
     taken.sort()
     median, late = statistics.median(taken), taken[int(0.99 * len(taken))]
