@@ -67,7 +67,7 @@ def read_when(
         fragments = _without_lone_parts(fragments, language)
         if not fragments or any(template.search(folded) for template in language.signals_within.get("about", ())):
             continue
-        spans = tuple((fragment.start, fragment.end) for fragment in fragments)
+        spans = _joined(text, fragments)
         rest = rest_of(text, spans)
         try:
             return _compose(fragments, folded, language, local, zone, rest, spans, habits or Habits())
@@ -131,6 +131,17 @@ def rest_of(text: str, spans: Sequence[tuple[int, int]]) -> str:
     joined = " ".join(part.strip() for part in kept if part.strip())
     joined = re.sub(r"\s+([,.;:!?])", r"\1", re.sub(r"\s+", " ", joined))
     return re.sub(r"^[\s,;:.]+|[\s,;:]+$", "", joined)
+
+
+def _joined(text: str, fragments: Sequence[Fragment]) -> tuple[tuple[int, int], ...]:
+    """The places of `fragments`, those with only blanks between them as one."""
+    joined: list[tuple[int, int]] = []
+    for fragment in fragments:
+        if joined and not text[joined[-1][1] : fragment.start].strip():
+            joined[-1] = (joined[-1][0], fragment.end)
+        else:
+            joined.append((fragment.start, fragment.end))
+    return tuple(joined)
 
 
 def _without_lone_parts(fragments: list[Fragment], language: Language) -> list[Fragment]:

@@ -197,6 +197,9 @@ class Engine:
         return True
 
     def _sampler(self, grammar: str) -> Any:
+        if not grammar.strip():
+            # llama.cpp takes an empty grammar, and then constrains nothing.
+            raise EngineError("grammar", "The grammar is empty.")
         sampler = llama_cpp.llama_sampler_init_grammar(self._vocab, grammar.encode(), b"root")
         if not sampler:
             raise EngineError("grammar", "llama.cpp does not accept the grammar.")
