@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from support.house import House
 
+from metnosd.lexicon.lexicon import load_lexicon
+from metnosd.lexicon.when import read_when
 from metnosd.locations import locate, shipped_config
 from metnosd.settings import Settings, SettingsError, load_settings, overlay
 
@@ -145,3 +150,37 @@ def test_system_service() -> None:
 def test_empty_variable_is_as_none(name: str) -> None:
     """A variable that is set to nothing does not count."""
     assert locate(environ={name: ""}) == locate(environ={})
+
+
+def test_usual_times_are_settings(tmp_path: Path) -> None:
+    """The times of `[times]` are those that the lexicon means where none is said."""
+    file = tmp_path / "metnosd.toml"
+    file.write_text('[times]\nday = "10:30"\nevening = "18:15"\n')
+    habits = load_settings(file).times.habits()
+    assert (habits.day.hour, habits.day.minute) == (10, 30)
+    languages = load_lexicon(shipped_config("lexicon")).languages
+    rome = ZoneInfo("Europe/Rome")
+    now = datetime(2026, 10, 20, 8, tzinfo=rome)
+    for text, fire in (
+        ("every day water", "2026-10-20T10:30"),
+        ("remind me tomorrow evening to eat", "2026-10-21T18:15"),
+    ):
+        assert read_when(text, languages, now, rome, habits).fires(now, 1)[0].isoformat().startswith(fire)
+
+
+def test_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A usual time that is no time of day stops the start with its key."""
+    file = tmp_path / "metnosd.toml"
+    file.write_text('[times]\nday = "25:00"\n')
+    with pytest.raises(SettingsError, match=r"times\.day"):
+        load_settings(file)
+
+
+async def test_executor_that_is_switched_off_is_in_no_pool(tmp_path: Path) -> None:
+    """A name in `executors.off` is offered to nobody; one that does not exist stops the start."""
+    house = House(tmp_path / "house", settings={"executors": {"off": ["delete_files"]}})
+    shown = await house.daemon.plan(house.owner, "delete the txt files", lang=None, model=False)
+    await house.close()
+    assert "find_files" in shown["pool"] and "delete_files" not in shown["pool"]
+    with pytest.raises(SettingsError, match="no executor fly_files"):
+        House(tmp_path / "other", settings={"executors": {"off": ["fly_files"]}})
