@@ -54,7 +54,7 @@ class _Draft:
     frequency: str = ""
     interval: int = 1
     weekdays: tuple[int, ...] = ()
-    nth: int | None = None
+    nth: tuple[int, ...] = ()
     month_days: tuple[int, ...] = ()
     working: int | None = None
     quarterly: bool = False
@@ -123,6 +123,9 @@ def _every(draft: _Draft, fragment: Fragment, language: Language, today: date) -
         draft.on = read_day("date", values, fragment.text, language, today)
     else:
         _monthly(draft, fragment, language)
+    if draft.frequency == "WEEKLY" and (beside := values_of(values, "weekdays")) and not draft.weekdays:
+        # "Every 2 weeks on Monday and Thursday": the days are in the same part as the frequency.
+        draft.weekdays = read_weekdays(tuple(("weekdays", text) for text in beside), language, "list")
 
 
 def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
@@ -130,8 +133,8 @@ def _monthly(draft: _Draft, fragment: Fragment, language: Language) -> None:
     draft.frequency = "MONTHLY"
     if means in ("nth_weekday", "last_weekday"):
         draft.weekdays = (int(language.value("weekday", one_of(values, "weekday") or "")),)
-        ordinal = one_of(values, "ordinal")
-        draft.nth = -1 if ordinal is None else int(language.value("ordinal", ordinal))
+        ordinals = values_of(values, "ordinal")
+        draft.nth = tuple(int(language.value("ordinal", ordinal)) for ordinal in ordinals) or (-1,)
     elif means == "doms":
         try:
             days = {day_number(text, language, name) for name, text in values if name in _MONTH_DAYS}
@@ -260,8 +263,8 @@ def _rules(draft: _Draft, clocks: Sequence[Clock]) -> tuple[str, ...]:
     parts = [f"FREQ={draft.frequency}"]
     if draft.interval > 1:
         parts.append(f"INTERVAL={draft.interval}")
-    if draft.nth is not None:
-        parts.append(f"BYDAY={draft.nth}{_DAYS[draft.weekdays[0] - 1]}")
+    if draft.nth:
+        parts.append(f"BYDAY={','.join(f'{nth}{_DAYS[draft.weekdays[0] - 1]}' for nth in draft.nth)}")
     elif draft.working is not None:
         parts += [f"BYDAY={','.join(_DAYS[day - 1] for day in WORKING)}", f"BYSETPOS={draft.working}"]
     elif draft.weekdays:

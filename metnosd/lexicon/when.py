@@ -372,7 +372,7 @@ def _limited(
             if fragment.means == "from":
                 start = found.start
             else:
-                start, end = start or now, found.end
+                start, end = start or (now if found.end is None or found.end > now else None), found.end
         elif fragment.means == "between":
             ends = [clock_of(name, text, language) for name, text in fragment.values if name in CLOCK_NAMES]
             start, end = (instant(datetime.combine(now.date(), time(c.hour, c.minute)), zone) for c in ends[:2])
