@@ -23,7 +23,8 @@ from metnosd.executors.system import final_answer, get_help, get_status, get_tim
 from metnosd.journal import Journal
 from metnosd.keep import Keep
 from metnosd.kinds import shipped_kinds
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.spans import Spans, read_spans
 from metnosd.locations import Locations, own_or_shipped, shipped_config
 from metnosd.message import UndoOffer
@@ -114,17 +115,8 @@ def assemble(
     scopes = _Scopes(lexicon, keep, closed)
     vaglio = load_policy(own_or_shipped(places, "policy.toml"))
     registry = make_registry()
-    off = frozenset(settings.executors.off)
-    unknown = sorted(off - {item.name for item in registry})
-    if unknown:
-        raise SettingsError(f"{places.config_file}: executors.off: there is no executor {unknown[0]}.")
-    limits = Limits(
-        max_files=settings.files.max_files,
-        max_read_bytes=settings.files.max_read_bytes,
-        max_unpacked_bytes=settings.files.max_unpacked_bytes,
-        max_unpacked_files=settings.files.max_unpacked_files,
-        max_unpack_ratio=settings.files.max_unpack_ratio,
-    )
+    off = _switched_off(settings, places, registry)
+    limits = Limits(**settings.files.model_dump(exclude={"roots"}))
     resolver = Resolver(
         registry,
         lambda context: Reading(lexicon, context.now, scopes.of(context.user)),
@@ -155,6 +147,15 @@ def assemble(
     users = {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
     daemon = Daemon(parts, journal, users=users, uids={**others, uid: OWNER}, status=status)
     return Assembly(daemon, parts, store, owner)
+
+
+def _switched_off(settings: Settings, places: Locations, registry: Registry) -> frozenset[str]:
+    """The executors of the setting `executors.off`. Raises SettingsError for a name that is none."""
+    off = frozenset(settings.executors.off)
+    unknown = sorted(off - {item.name for item in registry})
+    if unknown:
+        raise SettingsError(f"{places.config_file}: executors.off: there is no executor {unknown[0]}.")
+    return off
 
 
 class _Scopes:

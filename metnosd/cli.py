@@ -11,7 +11,7 @@ from channels.unix_socket import SocketInUse
 from metnosd.client import NotReachable
 from metnosd.commands import grammar, local, models, talk, when
 from metnosd.commands.common import FAILED, UNREACHABLE, err
-from metnosd.lexicon.lexicon import LexiconError
+from metnosd.lexicon.loading import LexiconError
 from metnosd.logs import configure_logs
 from metnosd.model.catalog import CatalogError
 from metnosd.settings import SettingsError

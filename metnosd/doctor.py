@@ -13,7 +13,7 @@ from metnosd.assemble import make_catalog
 from metnosd.client import Client, NotReachable
 from metnosd.install import UNIT
 from metnosd.lexicon.check import problems_of
-from metnosd.lexicon.lexicon import LexiconError, load_lexicon
+from metnosd.lexicon.loading import LexiconError, load_lexicon
 from metnosd.locations import Locations, locate, own_or_shipped, shipped_config
 from metnosd.model.catalog import CatalogError, Profile
 from metnosd.model.fetch import Problem, verify

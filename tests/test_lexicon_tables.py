@@ -15,7 +15,8 @@ from metnosd.commands.when import when_to_json
 from metnosd.kinds import shipped_kinds
 from metnosd.lexicon.check import problems_of
 from metnosd.lexicon.detect import languages_for
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.signals import read_signals, whole_signal
 from metnosd.lexicon.spans import read_spans
 from metnosd.lexicon.when import read_when

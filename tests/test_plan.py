@@ -13,7 +13,7 @@ from support.scripted import plan as text_of
 from metnosd.assemble import make_registry
 from metnosd.grounding import ground_plan, narrow
 from metnosd.kinds import shipped_kinds
-from metnosd.lexicon.lexicon import load_lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.spans import read_spans
 from metnosd.locations import shipped_config
 from metnosd.plan import Plan, PlanError, plan_from_json, validate

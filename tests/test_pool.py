@@ -10,7 +10,8 @@ import pytest
 
 from metnosd.assemble import make_registry
 from metnosd.executor import Executor, Found, Registry, Run, executor
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.signals import read_signals
 from metnosd.locations import shipped_config
 from metnosd.pool import FINAL, LARGEST, make_pool
@@ -98,7 +99,7 @@ def test_same_message_same_pool_in_every_process() -> None:
     """The pool does not depend on the order of sets or dictionaries."""
     script = (
         "from metnosd.assemble import make_registry\n"
-        "from metnosd.lexicon.lexicon import load_lexicon\n"
+        "from metnosd.lexicon.loading import load_lexicon\n"
         "from metnosd.lexicon.signals import read_signals\n"
         "from metnosd.locations import shipped_config\n"
         "from metnosd.pool import make_pool\n"

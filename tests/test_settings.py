@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from support.house import House
 
-from metnosd.lexicon.lexicon import load_lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.when import read_when
 from metnosd.locations import locate, shipped_config
 from metnosd.settings import Settings, SettingsError, load_settings, overlay

@@ -11,7 +11,8 @@ import pytest
 
 from metnosd.lexicon.check import problems_of
 from metnosd.lexicon.detect import languages_for
-from metnosd.lexicon.lexicon import Lexicon, LexiconError, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import LexiconError, load_lexicon
 from metnosd.lexicon.signals import read_signals
 from metnosd.lexicon.when import read_when
 from metnosd.locations import shipped_config

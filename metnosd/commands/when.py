@@ -13,7 +13,8 @@ from metnosd.assemble import system_clock, zone_of
 from metnosd.commands.common import ConfigOption, JsonOption, LangOption, fail, load, print_json
 from metnosd.commands.local import fixed_clock
 from metnosd.lexicon.detect import languages_for
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.when import When, read_when
 from metnosd.locations import shipped_config
 

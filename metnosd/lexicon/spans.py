@@ -104,7 +104,11 @@ def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[st
         elif _beside_folder(folded, at, own) or _is_folder(folded, at, words, languages):
             names.append(word)
             placed.append(word)
-        elif _follows(folded, at, own, "before_path") and not _is_skipped(folded[at], own):
+        elif (
+            _follows(folded, at, own, "before_path")
+            and not _is_skipped(folded[at], own)
+            and folded[at] not in own.spans["before_path"]
+        ):
             names.append(_run(words, at))
             placed.append(names[-1])
         elif capital:

@@ -27,7 +27,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from metnosd.lexicon.detect import languages_for
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.when import read_when
 from metnosd.locations import shipped_config
 

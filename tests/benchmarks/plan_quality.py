@@ -27,7 +27,8 @@ from standins import STANDINS, WORDS
 from metnosd.assemble import make_catalog, make_registry
 from metnosd.executor import Registry
 from metnosd.kinds import shipped_kinds
-from metnosd.lexicon.lexicon import Lexicon, load_lexicon, phrases_of
+from metnosd.lexicon.lexicon import Lexicon
+from metnosd.lexicon.loading import load_lexicon, phrases_of
 from metnosd.lexicon.signals import read_signals
 from metnosd.lexicon.spans import read_spans
 from metnosd.locations import locate, shipped_config

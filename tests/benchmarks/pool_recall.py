@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from metnosd.assemble import make_registry
-from metnosd.lexicon.lexicon import load_lexicon
+from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.signals import read_signals
 from metnosd.locations import shipped_config
 from metnosd.pool import FINAL, make_pool
