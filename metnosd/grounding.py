@@ -93,20 +93,23 @@ def ground_plan(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
 
 
 def _without_echoes(steps: list[Step], pool: Pool) -> list[Step]:
-    """`steps` without a last reader that adds nothing: a small model repeats itself rather than stop.
+    """`steps` without those that add nothing: a small model repeats itself rather than stop.
 
-    That is one which looks alone at a place that an earlier step has looked at, or filters by a value by
-    which an earlier step has found.
+    That is a filter by a value by which an earlier step has found, and a last reader that looks alone at a
+    place that an earlier step has looked at. Steps that others name by number stay.
     """
-    kept = list(steps)
+    kept: list[Step] = []
+    named = any(step.source is not None for step in steps)
+    for step in steps:
+        said = {str(value) for earlier in kept for value in earlier.args.values()}
+        if not (_executor(pool, step).gives == "same" and str(step.args.get("value")) in said) or named:
+            kept.append(step)
     while len(kept) > 1:
         last = kept[-1]
         said = {str(value) for step in kept[:-1] for value in step.args.values()}
         executor = _executor(pool, last)
-        alone = executor.kinds == (None,) and executor.gives is not None
-        repeats = last.args and all(str(value) in said for value in last.args.values())
-        narrows = executor.gives == "same" and str(last.args.get("value")) in said
-        if executor.effect or not ((alone and repeats) or narrows):
+        alone = executor.kinds == (None,) and executor.gives is not None and not executor.effect
+        if not (alone and last.args and all(str(value) in said for value in last.args.values())):
             break
         kept.pop()
     return kept
