@@ -66,7 +66,7 @@ class Actor:
                 problems.append(say("act.failed", error=type(error).__name__))
         entries = tuple(entry for _, made in done for entry in made)
         status = "done" if done and not problems else "partial" if done else "failed"
-        return StepOutcome(step.tool, status, entries, tuple(problems), _summary(done, scope))  # type: ignore[arg-type]
+        return StepOutcome(step.tool, status, entries, tuple(problems), _summary(done, scope, step.tool))  # type: ignore[arg-type]
 
     def _perform(self, effect: Effect, step: ResolvedStep, context: Context, scope: Scope) -> Performed:
         def check() -> None:
@@ -93,17 +93,23 @@ class Actor:
         return performed
 
 
-def _summary(done: list[tuple[Effect, tuple[Entry, ...]]], scope: Scope) -> Sentence | None:
+_PLAIN = ("move", "mkdir", "trash")
+"""Effects that a redo does in the same words as the first time."""
+
+
+def _summary(done: list[tuple[Effect, tuple[Entry, ...]]], scope: Scope, tool: str) -> Sentence | None:
     """What was done, in one sentence: that of the effect which the step is about, with its number."""
+    redo = tool == "redo_actions"
     groups: dict[str, list[Effect]] = defaultdict(list)
     for effect, _ in done:
-        groups[f"undo_{effect.kind}" if effect.undoes is not None else effect.kind].append(effect)
+        reverts = effect.undoes is not None and not (redo and effect.kind in _PLAIN)
+        groups[f"undo_{effect.kind}" if reverts else effect.kind].append(effect)
     main = next((key for key in groups if key != "mkdir"), "mkdir")
     if main not in groups:
         return None
     effects = groups[main]
-    if len(groups) > 1 and main.startswith("undo_"):
-        return say("done.undo", count=sum(len(group) for group in groups.values()))
+    if len(groups) > 1 and any(effect.undoes is not None for effect, _ in done):
+        return say("done.redo" if redo else "done.undo", count=len(done))
     return say(f"done.{main}", **(describe(effects[0], scope) | {"count": len(effects)}))
 
 

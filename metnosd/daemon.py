@@ -98,7 +98,10 @@ class Daemon:
             raise self._error("message.empty", user, lang)
         if len(text) > MAX_TEXT:
             raise self._error("message.too_long", user, lang, count=len(text), most=MAX_TEXT)
-        if any("\ud800" <= char <= "\udfff" for char in text):
+        if lang is not None and not self._parts.lexicon.has(lang):
+            known = ", ".join(language.code for language in self._parts.lexicon.languages)
+            raise self._error("message.no_language", user, None, code=lang, known=known)
+        if any("\ud800" <= char <= "\udfff" or char == "\0" for char in text):
             raise self._error("message.no_text", user, lang)
         stamp = message_id or secrets.token_hex(8)
         return Message(stamp, user, channel, conversation, text, lang, self._parts.clock())

@@ -43,6 +43,8 @@ def examine(config: Path | None) -> list[Finding]:
     """Every check, in order. A check that fails does not stop those that do not need it."""
     places = locate(config)
     findings = [*_host(places)]
+    if config is not None and not config.exists():
+        return [*findings, Finding("settings", False, f"{config} is not there. Name a file that is.")]
     try:
         settings = load_settings(places.config_file)
     except SettingsError as error:

@@ -164,6 +164,8 @@ def _said_part(path: str, folded: str) -> str | None:
 
 def _fill(steps: list[Step], pool: Pool, spans: Spans) -> list[Step]:
     """Give the one reader that can take it the only time, size or kind that was said and is used nowhere."""
+    if spans.get("empty"):
+        steps = [_only_empty(step, pool) for step in steps]
     for source in ("time", "kind", "category"):
         values = spans.get(source, ())
         takers = [
@@ -184,6 +186,16 @@ def _fill(steps: list[Step], pool: Pool, spans: Spans) -> list[Step]:
             step = steps[index]
             steps[index] = Step(step.tool, {**step.args, name: values[0]}, step.source)
     return steps
+
+
+def _only_empty(step: Step, pool: Pool) -> Step:
+    """`step` with the size of an empty file, where it finds by size: "empty" must not be lost."""
+    sizes = [
+        name
+        for name, schema in _executor(pool, step).schema["properties"].items()
+        if source_of(schema) == "size" and name.startswith("smaller")
+    ]
+    return Step(step.tool, {**step.args, sizes[0]: "1B"}, step.source) if sizes else step
 
 
 def _sources_used(steps: list[Step], pool: Pool) -> set[str | None]:

@@ -29,7 +29,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
     spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
-    pool = turn_pool(parts, signals, context)
+    pool = turn_pool(parts, signals, context, message.text)
     pooled = time.monotonic()
     shown: dict[str, Any] = {
         "text": message.text,

@@ -53,6 +53,9 @@ class Voice:
         if outcome.text:
             lines.append(outcome.text)
         steps = [step for step in outcome.steps if step.tool != FINAL]
+        if outcome.reason is not None and outcome.status == "refused":
+            # What was found was listed in the question already.
+            steps = [step for step in steps if step.problems]
         for step in steps:
             if step is steps[-1] or step.tool in effects or step.problems:
                 lines += self._step(step, last=step is steps[-1], effect=step.tool in effects)

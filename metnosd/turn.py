@@ -86,7 +86,7 @@ class Turn:
         return await self._guarded(self._take)
 
     async def _take(self) -> Reply:
-        pool = turn_pool(self._parts, self._signals, self.context)
+        pool = turn_pool(self._parts, self._signals, self.context, self._message.text)
         planned = await self._stoppable(self._plan(pool))
         return await self._carry_out(planned.plan, {}, self._words_warning(planned, pool))
 
@@ -335,9 +335,17 @@ def kind_of(plan: Plan) -> str:
     return "undo" if "undo_actions" in tools else "redo" if "redo_actions" in tools else "act"
 
 
-def turn_pool(parts: Parts, signals: Signals, context: Context) -> Pool:
-    """The executors that this user may use for this turn."""
-    kinds = kinds_of(context)
+def turn_pool(parts: Parts, signals: Signals, context: Context, text: str) -> Pool:
+    """The executors that this user may use for this turn.
+
+    Only a message that points back ("delete them") and names nothing of its own may take the entries of the
+    answer before: else a small model takes them in place of the files that were named.
+    """
+    kinds: tuple[str, ...] = ()
+    if "back" in signals.within:
+        spans = read_spans(text, parts.lexicon, parts.kinds, signals.lang)
+        own = spans["kind"] or spans["category"] or any("." in path for path in spans["path"])
+        kinds = () if own else kinds_of(context)
     return make_pool(parts.registry, signals, kinds, may_use=lambda item: parts.may_use(item, context.user))
 
 

@@ -37,7 +37,7 @@ def load(config: Path | None) -> tuple[Settings, Locations]:
 
 def connect(config: Path | None) -> Client:
     """A client of the daemon of this user, else of the system's."""
-    places = locate(config)
+    _, places = load(config)
     system = not places.socket.exists() and SYSTEM_SOCKET.exists()
     return Client(SYSTEM_SOCKET if system else places.socket)
 

@@ -57,7 +57,9 @@ def when(
     if as_json:
         print_json(document)
     else:
-        typer.echo(f"{document['kind']}: {', '.join(document.get('next') or document.get('rrules') or []) or '-'}")
+        ends = [str(document.get(key) or "…") for key in ("from", "to")] if found.range is not None else []
+        shown = document.get("question") or ", ".join(document.get("next") or ends) or "-"
+        typer.echo(f"{document['kind']}: {shown}\n{document['rest']}")
 
 
 def when_to_json(found: When, now: datetime, zone: str, count: int, lexicon: Lexicon) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Language:
     code: str
     name: str
     accents_optional: bool
+    capital_nouns: bool
     known_words: frozenset[str]
     values: Mapping[str, Mapping[str, str]]
     signals: Mapping[str, tuple[Template, ...]]

@@ -58,6 +58,7 @@ class _Language(BaseModel):
     code: str = Field(pattern=r"^[a-z]{2,3}$")
     name: str
     accents_optional: bool
+    capital_nouns: bool = False
     common: list[str]
 
 
@@ -76,6 +77,8 @@ class _Spans(BaseModel):
     shallow: list[str] = Field(default_factory=list)
     plain_words: list[str] = Field(default_factory=list)
     elided: list[str] = Field(default_factory=list)
+    inside: list[str] = Field(default_factory=list)
+    empty: list[str] = Field(default_factory=list)
 
 
 class _File(BaseModel):
@@ -134,6 +137,7 @@ def _load(file: Path) -> Language:
         code=data.language.code,
         name=data.language.name,
         accents_optional=data.language.accents_optional,
+        capital_nouns=data.language.capital_nouns,
         known_words=_known_words(data),
         values=values,
         signals=compile_all("signals", data.signals, lists),

@@ -21,11 +21,16 @@ HIDDEN = "\ufffc"
 """Stands for each character that is masked: no letter, no blank."""
 
 
-def mask(text: str) -> str:
-    """`text` with what is a name hidden, same length."""
-    for pattern in (QUOTED, URL, FILE, FOLDERS):
+def hide(text: str, *patterns: re.Pattern[str]) -> str:
+    """`text` with what fits one of `patterns` hidden where it stands, same length."""
+    for pattern in patterns:
         text = pattern.sub(lambda found: HIDDEN * len(found[0]), text)
     return text
+
+
+def mask(text: str) -> str:
+    """`text` with what is a name hidden, same length."""
+    return hide(text, QUOTED, URL, FILE, FOLDERS)
 
 
 def quoted_in(text: str) -> list[str]:

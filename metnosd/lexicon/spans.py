@@ -12,9 +12,9 @@ from decimal import Decimal, InvalidOperation
 from metnosd.kinds import Kinds
 from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Language, Lexicon
-from metnosd.lexicon.masks import FILE, FOLDERS, URL, quoted_in
+from metnosd.lexicon.masks import FILE, FOLDERS, HIDDEN, QUOTED, URL, hide, quoted_in
 from metnosd.lexicon.templates import fold, holds
-from metnosd.lexicon.when import time_texts
+from metnosd.lexicon.when import time_places
 
 Spans = Mapping[str, tuple[str, ...]]
 
@@ -35,13 +35,16 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
     languages = languages_for(text, lexicon, lang)
     quoted = quoted_in(text)
     urls = [found[0] for found in URL.finditer(text)]
-    unquoted = _mask(text, quoted + urls)
+    unquoted = hide(text, QUOTED, URL)
     files = [found[0] for pattern in (FILE, FOLDERS) for found in pattern.finditer(unquoted)]
-    plain = _mask(unquoted, files)
+    plain = hide(unquoted, FILE, FOLDERS)
     sizes = [found[0] for found in _SIZE.finditer(plain)]
-    times = list(time_texts(text, languages))
-    bare = _mask(plain, sizes + times)
-    shallow = list(_shallow(bare, lexicon))
+    places = list(time_places(text, languages))
+    times = [text[start:end] for start, end in places]
+    bare = hide(plain, _SIZE)
+    for start, end in places:
+        bare = bare[:start] + HIDDEN * (end - start) + bare[end:]
+    shallow = list(_phrases(bare, lexicon, "shallow"))
     bare = _mask_folded(bare, shallow)
     numbers = list(_numbers(bare, lexicon))
     if not numbers and any(_asks_for_one(bare, language) for language in lexicon.languages):
@@ -49,6 +52,7 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
     found_kinds = list(_kinds(plain, lexicon, kinds))
     names, placed = _named(bare, languages)
     names = [name for name in names if name in placed or name.lower().removesuffix("s") not in found_kinds]
+    files = _with_folder(files, placed, unquoted, languages[0])
     return {
         "quoted": _once(quoted),
         "url": _once(urls),
@@ -57,11 +61,12 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
         "kind": _once(found_kinds),
         "category": _once(
             _by_word(
-                _mask(bare, placed),
+                _without_words(bare, placed),
                 [language.categories for language in lexicon.languages],
             )
         ),
         "shallow": _once(shallow),
+        "empty": _once(_phrases(bare, lexicon, "empty")),
         "size": _once(size.replace(" ", "") for size in sizes),
         "number": _once(numbers),
         "time": _once(times),
@@ -93,10 +98,14 @@ def _named(text: str, languages: Sequence[Language]) -> tuple[list[str], list[st
     words = [part for found in _WORD.finditer(text) for part in _with_mark(_without_article(found[0], elided))]
     folded = [fold(word) for word in words]
     for at, word in enumerate(words):
-        if not word:
+        if len(word) < 2 and not word.isdigit():
             continue
         # Where every noun has a capital, one is no sign of a name.
-        capital = at > 0 and word[0].isupper() and folded[at] not in languages[0].known_words
+        capital = (
+            at > 0
+            and word[0].isupper()
+            and (not languages[0].capital_nouns or folded[at] not in languages[0].known_words)
+        )
         # Short words mean other things elsewhere: only the message's own language places names.
         own = languages[0]
         if _follows(folded, at, own, "before_name"):
@@ -146,7 +155,7 @@ def _is_folder(folded: list[str], at: int, words: list[str], languages: Sequence
         return False
     if not any(word in language.categories for language in languages):
         return True
-    capital = at > 0 and words[at][0].isupper() and word not in languages[0].known_words
+    capital = at > 0 and words[at][0].isupper() and not languages[0].capital_nouns
     return capital or _follows(folded, at, languages[0], "before_path")
 
 
@@ -187,10 +196,30 @@ def _by_word(text: str, tables: Iterable[Mapping[str, str]]) -> Iterator[str]:
                 yield key
 
 
-def _shallow(text: str, lexicon: Lexicon) -> Iterator[str]:
+def _phrases(text: str, lexicon: Lexicon, name: str) -> Iterator[str]:
+    """The phrases of the list `name` of `[spans]` that `text` holds."""
     folded = fold(text)
     for language in lexicon.languages:
-        yield from (phrase for phrase in sorted(language.spans["shallow"]) if holds(folded, phrase))
+        yield from (phrase for phrase in sorted(language.spans[name]) if holds(folded, phrase))
+
+
+def _with_folder(files: list[str], placed: list[str], text: str, language: Language) -> list[str]:
+    """`files`, those that are said to be inside a folder with it: "notes.txt in Documents"."""
+    joined = []
+    for name in files:
+        rest = text[text.find(name) + len(name) :]
+        words = [word.strip(_TRIM) for word in rest.split()[:4]]
+        inside = bool(words) and language.fold(words[0]) in language.spans["inside"]
+        named = [word for word in words[1:] if not _is_skipped(language.fold(word), language)]
+        folder = next((folder for folder in placed if named and folder.split()[0] == named[0]), None)
+        joined.append(f"{folder}/{name}" if inside and folder and "/" not in name else name)
+    return joined
+
+
+def _without_words(text: str, words: Iterable[str]) -> str:
+    for word in words:
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", HIDDEN * len(word), text)
+    return text
 
 
 def _numbers(text: str, lexicon: Lexicon) -> Iterator[str]:
@@ -212,19 +241,13 @@ def _asks_for_one(text: str, language: Language) -> bool:
     return any(template.search(folded) for template in language.numbers.get("one", ()))
 
 
-def _mask(text: str, parts: Iterable[str]) -> str:
-    for part in parts:
-        text = text.replace(part, "\ufffc" * len(part))
-    return text
-
-
 def _mask_folded(text: str, phrases: Iterable[str]) -> str:
     """`text` with each folded phrase masked where it stands in the folded text, which has the same places."""
     folded = fold(text)
     for phrase in phrases:
         at = folded.find(phrase)
         if at >= 0:
-            text = text[:at] + "\ufffc" * len(phrase) + text[at + len(phrase) :]
+            text = text[:at] + HIDDEN * len(phrase) + text[at + len(phrase) :]
     return text
 
 

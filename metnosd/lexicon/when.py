@@ -381,8 +381,8 @@ def _limited(
     return When("range", language.code, rest, spans, range=TimeRange(start, end))
 
 
-def time_texts(text: str, languages: Sequence[Language]) -> Iterator[str]:
-    """The parts of `text` that name a stretch of time or a day, as written, in the first language with any."""
+def time_places(text: str, languages: Sequence[Language]) -> Iterator[tuple[int, int]]:
+    """The places in `text` of a stretch of time or a day, in the first language with any."""
     masked = mask(text)
     for language in languages:
         fragments, hidden = find_fragments(language.fold(masked), language)
@@ -390,5 +390,5 @@ def time_texts(text: str, languages: Sequence[Language]) -> Iterator[str]:
             masked = masked[:start] + HIDDEN * (end - start) + masked[end:]
         found = [fragment for fragment in fragments if fragment.section in ("span", "day")]
         if found and (language is languages[0] or _may_read(found, masked, language, languages[0])):
-            yield from (text[fragment.start : fragment.end] for fragment in found)
+            yield from ((fragment.start, fragment.end) for fragment in found)
             return
