@@ -58,6 +58,9 @@ class Actor:
                 problems += performed.problems
             except Refusal as error:
                 problems.append(error.sentence)
+                if error.sentence.key == "undo.changed" and effect.undoes is not None:
+                    # The person's later work stays; the next undo goes on to the turn before.
+                    self._journal.kept(effect.undoes)
             except Cancelled:
                 problems.append(say("act.cancelled", count=len(step.effects) - number))
                 break

@@ -84,6 +84,11 @@ class Journal:
         with self._store.transaction() as db:
             db.table("journal").update(row, {"state": "failed"})
 
+    def kept(self, row: int) -> None:
+        """Note that the effect `row` stays, since its target was changed by hand after it."""
+        with self._store.transaction() as db:
+            db.table("journal").update(row, {"state": "kept"})
+
     def unsettled(self) -> list[JournalRow]:
         """The intents without a result, oldest first."""
         return _rows(self._store.rows("select * from journal where state = 'intent' order by id"))
@@ -92,23 +97,23 @@ class Journal:
         """The rows of `turn`, oldest first."""
         return _rows(self._store.rows("select * from journal where turn = :turn order by id", {"turn": turn}))
 
-    def newest_turns(self, user: str, kinds: Sequence[str], count: int) -> list[str]:
+    def newest_turns(self, user: str, kinds: Sequence[str], count: int, state: str = "done") -> list[str]:
         """The newest turns of `user` of these kinds with effects not taken back, newest first.
 
-        A folder that was to be made and stood there already is no effect.
+        `state` kept gives those whose target was changed by hand when they were to be taken back. A folder that was to be made and stood there already is no effect.
         """
         marks = ", ".join(f"'{kind}'" for kind in kinds)
         sql = (
             "select j.turn, max(j.id) as newest from journal j join turns t on t.id = j.turn"
-            f" where j.user = :user and j.state = 'done' and j.undone_by is null and t.kind in ({marks})"
+            f" where j.user = :user and j.state = :state and j.undone_by is null and t.kind in ({marks})"
             " and (j.inverse is not null or json_extract(j.effect, '$.kind') != 'mkdir')"
             " group by j.turn order by newest desc limit :count"
         )
-        return [row["turn"] for row in self._store.rows(sql, {"user": user, "count": count})]
+        return [row["turn"] for row in self._store.rows(sql, {"user": user, "count": count, "state": state})]
 
-    def inverses(self, turn: str) -> tuple[list[Effect], list[JournalRow]]:
+    def inverses(self, turn: str, state: str = "done") -> tuple[list[Effect], list[JournalRow]]:
         """What takes `turn` back, last effect first, and the rows that nothing takes back."""
-        rows = [row for row in self.of_turn(turn) if row.state == "done" and row.undone_by is None]
+        rows = [row for row in self.of_turn(turn) if row.state == state and row.undone_by is None]
         effects = [replace(row.inverse, expect=row.after, undoes=row.id) for row in reversed(rows) if row.inverse]
         return effects, [row for row in rows if row.inverse is None]
 

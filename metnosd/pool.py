@@ -14,6 +14,9 @@ LARGEST = 12
 FINAL = "final_answer"
 """The synthetic terminal."""
 
+HELP = "get_help"
+"""What is offered beside the terminal to a message that asks for nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
@@ -43,15 +46,17 @@ def make_pool(
     """The pool for what `signals` found; `may_use` keeps out what is denied to the user or switched off.
 
     The best `largest` by score, ties in the registry's order; consumers bring a producer of what they take.
-    Where the words point to nothing, every executor is in. A way out of the machine is in only where it was
-    asked for, a variant for a provider only where that was named, and then instead of the plain one. The
-    terminal is always there, last.
+    Where the words point to nothing and are not understood, every executor is in. A way out of the machine
+    is in only where it was asked for, a variant for a provider only where that was named, and then instead
+    of the plain one. The terminal is always there, last.
     """
     known = _admitted([item for item in registry if item.name != FINAL and may_use(item)], signals)
     ranked = sorted(known, key=lambda item: -_score(item, signals))
     chosen = [item for item in ranked if _score(item, signals) > 0][:largest]
     if not chosen:
-        chosen = known
+        # A message that is understood and points to nothing is talk; of one that is not, anything may be meant.
+        asked = [item for item in known if item.name == HELP or item.escape is not None]
+        chosen = asked if signals.understood else known
     names = {item.name for item in _with_producers(chosen, ranked)}
     return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
 

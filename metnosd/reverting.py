@@ -16,7 +16,12 @@ def inverses_of(journal: Journal, user: str, way: str, count: int) -> tuple[list
     `way` is `undo`, or `redo`, which takes back undos as long as nothing was done after them.
     """
     kinds = DONE if way == "undo" else ("undo",)
+    state = "done"
     turns = journal.newest_turns(user, kinds, count)
+    if way == "undo" and not turns:
+        # What was kept because it was changed by hand may have been changed back since.
+        state = "kept"
+        turns = journal.newest_turns(user, kinds, 1, state)
     if way == "redo":
         # An earlier redo does not stand in the way of the next one; anything else that was done does.
         newest = journal.newest_turns(user, ("act", "undo"), count)
@@ -24,7 +29,7 @@ def inverses_of(journal: Journal, user: str, way: str, count: int) -> tuple[list
     effects: list[Effect] = []
     problems: list[Sentence] = []
     for turn in turns:
-        found, lasting = journal.inverses(turn)
+        found, lasting = journal.inverses(turn, state)
         effects += found
         problems += [say("undo.lasting", executor=row.executor) for row in lasting if row.effect.kind != "mkdir"]
     return effects, problems

@@ -591,3 +591,14 @@ async def test_preview_is_the_same_twice(house: House) -> None:
     keys = ("signals", "pool", "grammar_sha256")
     shown = [await house.daemon.plan(house.owner, MOVE_TEXT, lang=None, model=False) for _ in range(2)]
     assert [shown[0][key] for key in keys] == [shown[1][key] for key in keys]
+
+
+async def test_answer_before_is_not_taken_for_what_is_named(house: House) -> None:
+    """A message that names its files cannot take those of the answer before, whatever the model answers."""
+    house.put("a/one.txt")
+    house.put("b/x.txt")
+    await house.ask("list the txt files in a", plan(("find_files", {"path": "a", "extension": "txt"})))
+    backwards = '{"steps":[{"tool":"delete_files","from":0,"args":{}}]}'
+    reply = await house.ask("delete b/x.txt", backwards, backwards)
+    assert status(reply) == "failed"
+    assert {"one.txt", "x.txt"} <= {path.name for path in house.home.rglob("*.txt")}

@@ -33,3 +33,15 @@ def languages_for(text: str, lexicon: Lexicon, lang: str | None, prior: str | No
         scores[lang] += 1000.0
     order = {language.code: number for number, language in enumerate(lexicon.languages)}
     return sorted(lexicon.languages, key=lambda language: (-scores[language.code], order[language.code]))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of at least two letters in `text`."""
+    return [word for word in _WORD.findall(text) if len(word) > 1]
+
+
+def known_words(text: str, language: Language) -> int:
+    """How many of the words of `text` the lexicon of `language` knows."""
+    return sum(
+        fold(word) in language.known_words or language.fold(word) in language.known_words for word in words_of(text)
+    )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from metnosd.lexicon.detect import languages_for
+from metnosd.lexicon.detect import known_words, languages_for, words_of
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import HIDDEN, mask
 from metnosd.lexicon.templates import Values, fold, holds, one_of
@@ -23,7 +23,8 @@ class Signals:
 
     `lang` is the language of the reply. `signal` is the one that the whole message is, if any, and `count`
     the number in it. `within` are the signals anywhere in it, `providers` the names of providers that it
-    says. `scores` tells how strongly the words point to each executor.
+    says. `understood` is whether the lexicon knows most of its words. `scores` tells how strongly the words
+    point to each executor.
     """
 
     lang: str
@@ -31,6 +32,7 @@ class Signals:
     count: int | None = None
     within: frozenset[str] = frozenset()
     providers: tuple[str, ...] = ()
+    understood: bool = False
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -45,7 +47,11 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
             return Signals(own.code if lexicon.has(lang) else language.code, *found)
     masked = mask(text)
     return Signals(
-        own.code, within=_within(masked, own), providers=_providers(masked, lexicon), scores=_scores(masked, lexicon)
+        own.code,
+        within=_within(masked, own),
+        providers=_providers(masked, lexicon),
+        understood=2 * known_words(masked, own) >= len(words_of(masked)) > 0,
+        scores=_scores(masked, lexicon),
     )
 
 

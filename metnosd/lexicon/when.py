@@ -11,6 +11,7 @@ from itertools import islice
 from metnosd.arguments import TimeRange
 from metnosd.lexicon.clocks import CLOCK_NAMES, PARTS, Clock, Habits, Unclear, clock_of
 from metnosd.lexicon.days import ROLLS, parse_day, read_day
+from metnosd.lexicon.detect import known_words
 from metnosd.lexicon.every import clocks_of, compose_recurrence, part_of
 from metnosd.lexicon.fragments import Fragment, find_fragments, reminds
 from metnosd.lexicon.lexicon import Language, Lexicon
@@ -82,11 +83,7 @@ def read_when(
 
 def _may_read(fragments: Sequence[Fragment], text: str, language: Language, own: Language) -> bool:
     """Whether another language may read a time: one that knows the text as well as its own, or foreign words."""
-    return _known(text, language) >= _known(text, own) or _is_foreign(fragments, own)
-
-
-def _known(text: str, language: Language) -> int:
-    return sum(language.fold(word) in language.known_words for word in re.findall(r"[^\W\d_]{2,}", text))
+    return known_words(text, language) >= known_words(text, own) or _is_foreign(fragments, own)
 
 
 def _is_foreign(fragments: Sequence[Fragment], own: Language) -> bool:
