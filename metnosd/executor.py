@@ -99,7 +99,7 @@ class Executor:
     """A declared executor: what the pool, the grammar, Vaglio and the runtime know of it.
 
     `schema` is the JSON Schema of the arguments that a model may write, `hints` the resolved type of each.
-    `escape` is the signal of section `[signals_within]` without which it is not offered (the web, mail).
+    `only_with` is the signal of section `[signals_within]` without which it is not offered (the web, mail).
     `provider` and `plain` are set on a variant for one provider of what another executor does.
     """
 
@@ -115,7 +115,7 @@ class Executor:
     runtime: frozenset[str]
     function: Function
     model: type[Any]
-    escape: str | None = None
+    only_with: str | None = None
     provider: str | None = None
     plain: str | None = None
 
@@ -171,7 +171,7 @@ def executor(
     capability: str,
     effect: bool = False,
     reversible: bool = False,
-    escape: str | None = None,
+    only_with: str | None = None,
 ) -> Callable[[Function], Executor]:
     """Declare a function an executor; raises TypeError when the declaration does not hold together."""
 
@@ -199,7 +199,7 @@ def executor(
             runtime=runtime,
             function=function,
             model=model,
-            escape=escape,
+            only_with=only_with,
         )
 
     return declare

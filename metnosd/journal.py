@@ -100,7 +100,8 @@ class Journal:
     def newest_turns(self, user: str, kinds: Sequence[str], count: int, state: str = "done") -> list[str]:
         """The newest turns of `user` of these kinds with effects not taken back, newest first.
 
-        `state` kept gives those whose target was changed by hand when they were to be taken back. A folder that was to be made and stood there already is no effect.
+        `state` kept gives those whose target was changed by hand when they were to be taken back. A folder
+        that was to be made and stood there already is no effect.
         """
         marks = ", ".join(f"'{kind}'" for kind in kinds)
         sql = (

@@ -55,7 +55,7 @@ def make_pool(
     chosen = [item for item in ranked if _score(item, signals) > 0][:largest]
     if not chosen:
         # A message that is understood and points to nothing is talk; of one that is not, anything may be meant.
-        asked = [item for item in known if item.name == HELP or item.escape is not None]
+        asked = [item for item in known if item.name == HELP or item.only_with is not None]
         chosen = asked if signals.understood else known
     names = {item.name for item in _with_producers(chosen, ranked)}
     return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
@@ -66,8 +66,8 @@ def _score(executor: Executor, signals: Signals) -> float:
 
 
 def _admitted(executors: Sequence[Executor], signals: Signals) -> list[Executor]:
-    """Those without an escape or with one that was asked for, and per provider the right variant."""
-    asked = [item for item in executors if item.escape is None or item.escape in signals.within]
+    """Those that need no signal or whose signal was said, and per provider the right variant."""
+    asked = [item for item in executors if item.only_with is None or item.only_with in signals.within]
     named = [item for item in asked if item.provider in signals.providers]
     replaced = {item.plain for item in named}
     return [item for item in asked if item in named or (item.provider is None and item.name not in replaced)]

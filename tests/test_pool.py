@@ -17,7 +17,7 @@ from metnosd.locations import shipped_config
 from metnosd.pool import FINAL, LARGEST, make_pool
 
 
-@executor(takes=None, gives="urls", capability="net:read", escape="web")
+@executor(takes=None, gives="urls", capability="net:read", only_with="web")
 def search_web(run: Run) -> Found:
     """Search the web."""
     return Found()

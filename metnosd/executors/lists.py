@@ -55,7 +55,7 @@ def limit_entries(run: Run, *, count: Annotated[int, Arg("how many to keep", "nu
     return Found(run.entries[:count])
 
 
-@executor(takes="entries", gives="numbers", capability="entries")
+@executor(takes="entries", gives="numbers", capability="entries", only_with="count")
 def count_entries(run: Run) -> Found:
     """Count the entries."""
     return Found((Entry("numbers", {"count": len(run.entries)}),))
