@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metnosd.executor import Executor
-from metnosd.lexicon.spans import read_spans
+from metnosd.lexicon.spans import places_of, read_spans
 from metnosd.message import Message
 from metnosd.model.service import ModelError
 from metnosd.plan import Plan, PlanError
@@ -38,7 +38,10 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
             "signal": signals.signal,
             "count": signals.count,
             "scores": signals.scores,
+            "within": sorted(signals.within),
+            "providers": signals.providers,
             "spans": spans,
+            "places": places_of(message.text, spans),
         },
         "pool": list(pool.names),
         "grammar_sha256": grammar_digest(parts.planner.grammar(pool, spans)),

@@ -18,7 +18,7 @@ from metnosd.lexicon.detect import languages_for
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.signals import read_signals, whole_signal
-from metnosd.lexicon.spans import read_spans
+from metnosd.lexicon.spans import places_of, read_spans
 from metnosd.lexicon.when import read_when
 from metnosd.locations import shipped_config
 from metnosd.pool import make_pool
@@ -70,6 +70,17 @@ def test_spans(row: dict[str, Any], lexicon: Lexicon) -> None:
     spans = read_spans(row["text"], lexicon, shipped_kinds())
     wanted = {key: value for key, value in row.items() if key not in ("lang", "now", "zone", "text")}
     assert {key: list(spans[key]) for key in wanted} == wanted
+
+
+def test_spans_have_places(lexicon: Lexicon) -> None:
+    """A value that stands in the message has its place in code points; one that is only meant has none."""
+    text = "show me the five PDFs over 10 MB in Projects from last week"
+    spans = read_spans(text, lexicon, shipped_kinds(), "en")
+    places = places_of(text, spans)
+    assert [text[start:end] for start, end in places["size"]] == ["10 MB"]
+    assert [text[start:end] for start, end in places["path"]] == ["Projects"]
+    assert [text[start:end] for start, end in places["time"]] == ["last week"]
+    assert spans["number"] == ("5",) and "number" not in places
 
 
 @pytest.mark.parametrize("row", rows("pool"))

@@ -74,6 +74,24 @@ def read_spans(text: str, lexicon: Lexicon, kinds: Kinds, lang: str | None = Non
     }
 
 
+def places_of(text: str, spans: Spans) -> dict[str, list[tuple[int, int]]]:
+    """Source → where its values stand in `text`, in code points; a value that is only meant has no place.
+
+    "10 MB" is the size 10MB, with a place; "five" is the number 5, without.
+    """
+    folded = fold(text)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for source, values in spans.items():
+        if source == "words":
+            continue
+        for value in values:
+            pattern = r"\s*".join(re.escape(part) for part in (fold(value) if source == "size" else [fold(value)]))
+            match = re.search(rf"(?<!\w){pattern}(?!\w)", folded)
+            if match:
+                found.setdefault(source, []).append(match.span())
+    return found
+
+
 def read_size(text: str) -> int | None:
     """The bytes that all of `text` names: "10MB" is 10^7 (SI), "10MiB" 10 * 2^20, a bare number bytes."""
     plain = _BYTES.fullmatch(text.strip())
