@@ -18,7 +18,7 @@ from metnosd.effects import (
     TrashPath,
     WriteFile,
 )
-from metnosd.entries import Entry, StepOutcome
+from metnosd.entries import Entry, Status, StepOutcome
 from metnosd.executor import Cancelled, Limits
 from metnosd.journal import Journal, JournalRow
 from metnosd.perform import Performed, fingerprint, no_check, perform, prepare
@@ -68,8 +68,8 @@ class Actor:
                 log.exception("effect_failed", effect=effect.kind, executor=step.tool)
                 problems.append(say("act.failed", error=type(error).__name__))
         entries = tuple(entry for _, made in done for entry in made)
-        status = "done" if done and not problems else "partial" if done else "failed"
-        return StepOutcome(step.tool, status, entries, tuple(problems), _summary(done, scope, step.tool))  # type: ignore[arg-type]
+        status: Status = "done" if done and not problems else "partial" if done else "failed"
+        return StepOutcome(step.tool, status, entries, tuple(problems), _summary(done, scope, step.tool))
 
     def _perform(self, effect: Effect, step: ResolvedStep, context: Context, scope: Scope) -> Performed:
         def check() -> None:

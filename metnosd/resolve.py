@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from metnosd.effects import Effect, effect_from_json
-from metnosd.entries import Entry, StepOutcome
+from metnosd.entries import Entry, Status, StepOutcome
 from metnosd.executor import Cancelled, Effects, Executor, Found, Limits, Registry, Run
 from metnosd.plan import Plan, Step, plan_from_json
 from metnosd.resolve_args import Reading, resolve_arguments, to_plain
@@ -236,17 +236,17 @@ def _choices(question: Question) -> Sentence | None:
 
 
 def _found(tool: str, found: Found) -> StepOutcome:
-    status = "partial" if found.problems and found.entries else "failed" if found.problems else "done"
+    status: Status = "partial" if found.problems and found.entries else "failed" if found.problems else "done"
     if not found.entries and not found.problems and found.note is None:
         status = "nothing"
-    return StepOutcome(tool, status, found.entries, found.problems, found.note, found.truncated)  # type: ignore[arg-type]
+    return StepOutcome(tool, status, found.entries, found.problems, found.note, found.truncated)
 
 
 def _effects(
     step: Step, index: int, executor: Executor, args: Mapping[str, Any], result: Effects
 ) -> StepOutcome | ResolvedStep:
     if not result.effects:
-        status = "failed" if result.problems else "nothing"
-        return StepOutcome(step.tool, status, problems=result.problems)  # type: ignore[arg-type]
+        status: Status = "failed" if result.problems else "nothing"
+        return StepOutcome(step.tool, status, problems=result.problems)
     plain = {name: to_plain(value) for name, value in args.items()}
     return ResolvedStep(index, step.tool, executor.capability, plain, result.effects, result.problems)
