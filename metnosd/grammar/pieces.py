@@ -82,7 +82,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return _is_number(value) and float(value).is_integer() and value >= 0  # type: ignore[arg-type,operator]
+    return isinstance(value, (int, float)) and _is_number(value) and float(value).is_integer() and value >= 0
 
 
 def _is_type(value: object) -> bool:

@@ -71,7 +71,7 @@ def read_when(
         spans = _joined(text, fragments)
         rest = rest_of(text, spans)
         try:
-            return _compose(fragments, folded, language, local, zone, rest, spans, habits or Habits())
+            return _compose(fragments, _Heard(language, folded, local, zone, rest, spans, habits or Habits()))
         except (OverflowError, ValueError):
             return When("unclear", language.code, rest, spans, question=say("time.no_span", text=text))
         except Unclear as error:
@@ -154,32 +154,48 @@ def _stands_alone(fragment: Fragment, language: Language) -> bool:
     return fragment.means in ("until", "from") and one_of(fragment.values, "day") is not None
 
 
-def _compose(
-    fragments: Sequence[Fragment],
-    folded: str,
-    language: Language,
-    now: datetime,
-    zone: tzinfo,
-    rest: str,
-    spans: tuple[tuple[int, int], ...],
-    habits: Habits,
-) -> When:
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What is known of a sentence before its parts are put together; `now` is in `zone`."""
+
+    language: Language
+    folded: str
+    now: datetime
+    zone: tzinfo
+    rest: str
+    spans: tuple[tuple[int, int], ...]
+    habits: Habits
+
+    def says(
+        self,
+        kind: str,
+        *,
+        recurrence: Recurrence | None = None,
+        at: datetime | None = None,
+        range: TimeRange | None = None,
+    ) -> When:
+        """The sentence's time."""
+        return When(kind, self.language.code, self.rest, self.spans, recurrence, at, range)
+
+
+def _compose(fragments: Sequence[Fragment], heard: _Heard) -> When:
+    language, now, zone = heard.language, heard.now, heard.zone
     fragments = _weekday_of_a_week(fragments, language)
     sections = {fragment.section for fragment in fragments}
     if "every" in sections:
-        recurrence = compose_recurrence(fragments, language, now, zone, habits)
+        recurrence = compose_recurrence(fragments, language, now, zone, heard.habits)
         if next(recurrence.after(now), None) is None:
             raise Unclear("time.never", "")
-        return When("recurring", language.code, rest, spans, recurrence=recurrence)
+        return heard.says("recurring", recurrence=recurrence)
     if "offset" in sections:
-        return _from_now(fragments, folded, language, now, zone, rest, spans, habits)
+        return _from_now(fragments, heard)
     if "span" in sections and not sections & {"at", "day"}:
         fragment = _first(fragments, "span")
         found = read_span(fragment.means, fragment.values, language, now, zone)
-        return When("range", language.code, rest, spans, range=found)
-    clocks = clocks_of(fragments, language, habits)
+        return heard.says("range", range=found)
+    clocks = clocks_of(fragments, language, heard.habits)
     said_clock = "at" in sections
-    asks_reminder = reminds(folded, language)
+    asks_reminder = reminds(heard.folded, language)
     day = next((fragment for fragment in fragments if fragment.section == "day"), None)
     limited = _limited_day(fragments, language, now) if day is None else None
     window = _window(fragments, language)
@@ -187,47 +203,39 @@ def _compose(
         on = read_day(day.means, day.values, day.text, language, now.date())
         first, last = (instant(datetime.combine(on, time(c.hour, c.minute)), zone) for c in window)
         if asks_reminder:
-            return When("at", language.code, rest, spans, at=first)
-        return When("range", language.code, rest, spans, range=TimeRange(first, last))
+            return heard.says("at", at=first)
+        return heard.says("range", range=TimeRange(first, last))
     part = part_of(fragments, language)
     week = _week_day(fragments, language, now) or limited
     if said_clock or (asks_reminder and (day is not None or part is not None)):
-        clock = clocks[0] if clocks else habits.day
-        return When("at", language.code, rest, spans, at=_instant(day, clock, language, now, zone, week))
+        clock = clocks[0] if clocks else heard.habits.day
+        return heard.says("at", at=_instant(day, clock, language, now, zone, week))
     if day is not None:
         found_day = week or read_day(day.means, day.values, day.text, language, now.date())
         found = day_range(found_day, zone)
-        return When("range", language.code, rest, spans, range=_part_of(found_day, part, zone) if part else found)
+        return heard.says("range", range=_part_of(found_day, part, zone) if part else found)
     if part is not None:
-        return When("range", language.code, rest, spans, range=_part_of(now.date(), part, zone))
-    return _limited(fragments, language, now, zone, rest, spans)
+        return heard.says("range", range=_part_of(now.date(), part, zone))
+    return _limited(fragments, heard)
 
 
 def _first(fragments: Sequence[Fragment], section: str) -> Fragment:
     return next(fragment for fragment in fragments if fragment.section == section)
 
 
-def _from_now(
-    fragments: Sequence[Fragment],
-    folded: str,
-    language: Language,
-    now: datetime,
-    zone: tzinfo,
-    rest: str,
-    spans: tuple[tuple[int, int], ...],
-    habits: Habits,
-) -> When:
+def _from_now(fragments: Sequence[Fragment], heard: _Heard) -> When:
     """ "In 20 minutes" is an instant; "in 3 days" is a day, with its time of day said or usual."""
+    language, now, zone = heard.language, heard.now, heard.zone
     fragment = _first(fragments, "offset")
     found = _offset(fragment, language, now, zone)
     if all(unit in ("minute", "hour") for _, unit in _amounts(fragment, language)):
-        return When("at", language.code, rest, spans, at=found)
-    clocks = clocks_of(fragments, language, habits)
-    if clocks or reminds(folded, language):
-        clock = clocks[0] if clocks else habits.day
+        return heard.says("at", at=found)
+    clocks = clocks_of(fragments, language, heard.habits)
+    if clocks or reminds(heard.folded, language):
+        clock = clocks[0] if clocks else heard.habits.day
         moment = instant(datetime.combine(found.date(), time(clock.hour, clock.minute)), zone)
-        return When("at", language.code, rest, spans, at=moment)
-    return When("range", language.code, rest, spans, range=day_range(found.date(), zone))
+        return heard.says("at", at=moment)
+    return heard.says("range", range=day_range(found.date(), zone))
 
 
 def _offset(fragment: Fragment, language: Language, now: datetime, zone: tzinfo) -> datetime:
@@ -351,15 +359,9 @@ def _part_of(day: date, part: str, zone: tzinfo) -> TimeRange:
     return TimeRange(instant(start, zone), instant(datetime.combine(day, time()) + timedelta(hours=last), zone))
 
 
-def _limited(
-    fragments: Sequence[Fragment],
-    language: Language,
-    now: datetime,
-    zone: tzinfo,
-    rest: str,
-    spans: tuple[tuple[int, int], ...],
-) -> When:
+def _limited(fragments: Sequence[Fragment], heard: _Heard) -> When:
     """Bounds without a recurrence: a range of days or of times of today."""
+    language, now, zone = heard.language, heard.now, heard.zone
     start: datetime | None = None
     end: datetime | None = None
     for fragment in fragments:
@@ -374,8 +376,8 @@ def _limited(
             ends = [clock_of(name, text, language) for name, text in fragment.values if name in CLOCK_NAMES]
             start, end = (instant(datetime.combine(now.date(), time(c.hour, c.minute)), zone) for c in ends[:2])
     if start is None and end is None:
-        return When("none", language.code, rest)
-    return When("range", language.code, rest, spans, range=TimeRange(start, end))
+        return When("none", language.code, heard.rest)
+    return heard.says("range", range=TimeRange(start, end))
 
 
 def time_places(text: str, languages: Sequence[Language]) -> Iterator[tuple[int, int]]:
