@@ -83,6 +83,14 @@ def test_spans_have_places(lexicon: Lexicon) -> None:
     assert spans["number"] == ("5",) and "number" not in places
 
 
+def test_quoted_text_cuts_nothing_else(lexicon: Lexicon) -> None:
+    """A quoted text that occurs inside a name too leaves that name whole."""
+    spans = read_spans('write "x" to Documents/notes.txt', lexicon, shipped_kinds(), "en")
+    assert spans["quoted"] == ("x",)
+    assert "Documents/notes.txt" in spans["path"]
+    assert not any(path.endswith(".t") or path == "t" for path in spans["path"])
+
+
 @pytest.mark.parametrize("row", rows("pool"))
 def test_pool(row: dict[str, Any], lexicon: Lexicon) -> None:
     """Every executor that the request needs is in its pool."""
