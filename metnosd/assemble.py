@@ -74,6 +74,7 @@ def make_owner(settings: Settings, places: Locations, home: str | None) -> User:
         home=home,
         lang=settings.user.lang,
         zone=zone_of(settings.user.zone),
+        level=settings.user.level,
     )
 
 

@@ -26,6 +26,19 @@ class Effect:
         """The effect as JSON values; `effect_from_json` reads it back."""
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields_of(self)}
 
+    def reads(self) -> tuple[str, ...]:
+        """The absolute paths that it looks at and leaves as they are."""
+        return ()
+
+    def writes(self) -> tuple[str, ...]:
+        """The absolute paths that are there, gone or different after it."""
+        path = getattr(self, "path", None)
+        return (path,) if isinstance(path, str) else ()
+
+    def recipients(self) -> tuple[str, ...]:
+        """Who gets to see something by it."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class MovePath(Effect):
@@ -35,6 +48,10 @@ class MovePath(Effect):
     source: str
     target: str
 
+    def writes(self) -> tuple[str, ...]:
+        """Both ends."""
+        return (self.source, self.target)
+
 
 @dataclass(frozen=True, slots=True)
 class CopyPath(Effect):
@@ -43,6 +60,14 @@ class CopyPath(Effect):
     kind: ClassVar[str] = "copy"
     source: str
     target: str
+
+    def reads(self) -> tuple[str, ...]:
+        """The source."""
+        return (self.source,)
+
+    def writes(self) -> tuple[str, ...]:
+        """The target."""
+        return (self.target,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +132,14 @@ class PackFiles(Effect):
     target: str
     format: str
 
+    def reads(self) -> tuple[str, ...]:
+        """What is packed."""
+        return self.sources
+
+    def writes(self) -> tuple[str, ...]:
+        """The archive."""
+        return (self.target,)
+
 
 @dataclass(frozen=True, slots=True)
 class UnpackArchive(Effect):
@@ -115,6 +148,30 @@ class UnpackArchive(Effect):
     kind: ClassVar[str] = "unpack"
     source: str
     target: str
+
+    def reads(self) -> tuple[str, ...]:
+        """The source."""
+        return (self.source,)
+
+    def writes(self) -> tuple[str, ...]:
+        """The target."""
+        return (self.target,)
+
+
+@dataclass(frozen=True, slots=True)
+class PutRecord(Effect):
+    """Make the record `key` of our table `table` hold `value`; None takes the record away.
+
+    `about` names the sentences that ask for it and tell of it (`ask.<about>`, `done.<about>`), `blanks` what
+    is filled into them.
+    """
+
+    kind: ClassVar[str] = "record"
+    table: str
+    key: str
+    value: Mapping[str, object] | None
+    about: str
+    blanks: Mapping[str, object] = field(default_factory=dict)
 
 
 ALL_EFFECTS: tuple[type[Effect], ...] = (
@@ -128,6 +185,7 @@ ALL_EFFECTS: tuple[type[Effect], ...] = (
     UntrashPath,
     PackFiles,
     UnpackArchive,
+    PutRecord,
 )
 
 

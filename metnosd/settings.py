@@ -30,6 +30,7 @@ class UserSettings(_Section):
 
     lang: str = Field(pattern=r"^(auto|[a-z]{2,3})$")
     zone: str
+    level: Literal["read_only", "supervised", "full"]
 
     @field_validator("zone")
     @classmethod
@@ -95,6 +96,13 @@ class ModelSettings(_Section):
     silence_s: float = Field(gt=0, le=86400)
 
 
+class UndoSettings(_Section):
+    """How much is kept for taking things back, and for how long."""
+
+    keep_days: int = Field(ge=1, le=36500)
+    keep_bytes: int = Field(ge=0)
+
+
 class ConsentSettings(_Section):
     """How long a question stands."""
 
@@ -130,6 +138,7 @@ class Settings(_Section):
     files: FileSettings
     executors: ExecutorSettings
     model: ModelSettings
+    undo: UndoSettings
     consent: ConsentSettings
     socket: SocketSettings
     log: LogSettings

@@ -81,7 +81,33 @@ def _first_tables(db: Database) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables,)
+def _verdicts_and_grants(db: Database) -> None:
+    turns = db.table("turns")
+    turns.add_column("verdict", str)
+    turns.add_column("rule", str)
+    turns.add_column("reply_to", str)
+    consents = db.table("consents")
+    consents.add_column("channel", str)
+    consents.add_column("answered_at", str)
+    db.table("grants").create(
+        {
+            "id": str,
+            "user": str,
+            "tool": str,
+            "capability": str,
+            "folder": str,
+            "recipient": str,
+            "max_files": int,
+            "max_bytes": int,
+            "created_at": str,
+        },
+        pk="id",
+        not_null={"user", "capability", "created_at"},
+    )
+    db.table("grants").create_index(["user"])
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants)
 """Each brings the file from the version that is its index to the next (`PRAGMA user_version`)."""
 
 
