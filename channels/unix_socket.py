@@ -181,6 +181,10 @@ class _Connection:
         if not self._writer.is_closing():
             self._writer.write(wire + b"\n")
 
+    def _tell(self, number: object, event: Event) -> None:
+        if not isinstance(event, Reply):
+            self.send(number, event.to_json())
+
     def error(self, number: object, code: str, message: str) -> None:
         """Write an error event."""
         self.send(number, {"type": "error", "code": code, "message": message})
@@ -194,16 +198,14 @@ class _Connection:
             _text(request, "text", ""),
             lang=_text(request, "lang", "") or None,
             message_id=_text(request, "message_id", "") or None,
+            outside=_texts(request, "forwarded"),
+            reply_to=_text(request, "reply_to", "") or None,
         )
-
-        def tell(event: Event) -> None:
-            if not isinstance(event, Reply):
-                self.send(number, event.to_json())
 
         key = (user.name, str(number))
         self._messages[key] = message.id
         try:
-            reply = await self._service.send(message, tell)
+            reply = await self._service.send(message, lambda event: self._tell(number, event))
         finally:
             self._messages.pop(key, None)
         self.send(number, reply.to_json())
@@ -212,7 +214,8 @@ class _Connection:
         answer = request.get("answer")
         if answer not in ("yes", "no"):
             raise ServiceError("bad_request", 'A consent answer is "yes" or "no".')
-        accepted = await self._service.consent(user, _text(request, "token", ""), answer == "yes")
+        choice = _text(request, "choice", "") or None
+        accepted = await self._service.consent(user, _text(request, "token", ""), answer == "yes", choice)
         self.send(request.get("id"), {"type": "consent", "accepted": accepted})
 
     async def _plan(self, user: User, request: dict[str, Any]) -> None:
@@ -228,9 +231,17 @@ class _Connection:
         count = request.get("count", 1)
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1000:
             raise ServiceError("bad_request", "A count is a whole number from 1 to 1000.")
-        conversation = _text(request, "conversation", "main")
-        reply = await self._service.revert(user, "socket", conversation, tool, count)
-        self.send(request.get("id"), reply.to_json())
+        number = request.get("id")
+        reply = await self._service.revert(
+            user,
+            "socket",
+            _text(request, "conversation", "main"),
+            tool,
+            count,
+            turn=_text(request, "turn", "") or None,
+            tell=lambda event: self._tell(number, event),
+        )
+        self.send(number, reply.to_json())
 
     async def _history(self, user: User, request: dict[str, Any]) -> None:
         self.send(request.get("id"), {"type": "history", **await self._service.history(user)})
@@ -259,6 +270,15 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+def _texts(request: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The texts under `key`: one, a list of them, or none."""
+    value = request.get(key)
+    found = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ServiceError("bad_request", f"{key} is a text or a list of texts.")
+    return tuple(found)
 
 
 def _text(request: Mapping[str, Any], key: str, default: str) -> str:

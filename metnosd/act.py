@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import structlog
@@ -13,6 +13,7 @@ from metnosd.effects import (
     Effect,
     MovePath,
     PackFiles,
+    PutRecord,
     RemoveDir,
     RestoreFile,
     TrashPath,
@@ -22,9 +23,11 @@ from metnosd.entries import Entry, Status, StepOutcome
 from metnosd.executor import Cancelled, Limits
 from metnosd.journal import Journal, JournalRow
 from metnosd.perform import Performed, fingerprint, no_check, perform, prepare
+from metnosd.records import Records
 from metnosd.resolve import Context, ResolvedStep
 from metnosd.scope import Scope
 from metnosd.sentence import Refusal, Sentence, say
+from metnosd.sweep import sweep_leftovers
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +36,15 @@ class Actor:
     """Performs effects of resolved steps and keeps the journal of them."""
 
     def __init__(
-        self, journal: Journal, scope: Callable[[Context], Scope], clock: Callable[[], datetime], limits: Limits
+        self,
+        journal: Journal,
+        records: Records,
+        scope: Callable[[Context], Scope],
+        clock: Callable[[], datetime],
+        limits: Limits,
     ) -> None:
         self._journal = journal
+        self._records = records
         self._scope = scope
         self._clock = clock
         self._limits = limits
@@ -58,7 +67,7 @@ class Actor:
                 problems += performed.problems
             except Refusal as error:
                 problems.append(error.sentence)
-                if error.sentence.key == "undo.changed" and effect.undoes is not None:
+                if error.sentence.key in GIVEN_UP and effect.undoes is not None:
                     # The person's later work stays; the next undo goes on to the turn before.
                     self._journal.kept(effect.undoes)
             except Cancelled:
@@ -67,16 +76,33 @@ class Actor:
             except Exception as error:  # one executor step: its fault must not end the turn
                 log.exception("effect_failed", effect=effect.kind, executor=step.tool)
                 problems.append(say("act.failed", error=type(error).__name__))
+        kept = self._give_up(step.settles, problems, scope)
         entries = tuple(entry for _, made in done for entry in made)
         status: Status = "done" if done and not problems else "partial" if done else "failed"
-        return StepOutcome(step.tool, status, entries, tuple(problems), _summary(done, scope, step.tool))
+        if not done and not problems[kept:]:
+            status = "nothing"
+        return StepOutcome(
+            step.tool, status, entries, tuple(problems), summary_of([effect for effect, _ in done], scope, step.tool)
+        )
+
+    def _give_up(self, rows: Sequence[int], problems: list[Sentence], scope: Scope) -> int:
+        """Put before `problems` what of `rows` stays for good and is not named there; how many that are."""
+        told = {problem.values.get("path") for problem in problems}
+        kept = [row for number in rows if (row := self._journal.give_up(number)) is not None]
+        paths = [_path_left(row.effect, scope) for row in kept]
+        left = [say("undo.kept", path=path) for path in paths if path not in told]
+        problems[:0] = left
+        return len(left)
 
     def _perform(self, effect: Effect, step: ResolvedStep, context: Context, scope: Scope) -> Performed:
         def check() -> None:
             if context.cancelled.is_set():
                 raise Cancelled
 
-        prepared = prepare(effect, scope, check)
+        if isinstance(effect, PutRecord):
+            prepared = self._records.prepare(effect)
+        else:
+            prepared = prepare(effect, scope, check)
         row = self._journal.intend(
             turn=context.turn,
             user=context.user.name,
@@ -88,7 +114,10 @@ class Actor:
             at=self._clock(),
         )
         try:
-            performed = perform(effect, scope, check, self._limits)
+            if isinstance(effect, PutRecord):
+                performed = self._records.perform(effect)
+            else:
+                performed = perform(effect, scope, check, self._limits)
         except BaseException:
             self._journal.failed(row)
             raise
@@ -96,22 +125,27 @@ class Actor:
         return performed
 
 
+GIVEN_UP = ("undo.changed", "scope.missing", "keep.gone", "effect.not_empty")
+"""Why an undo leaves something for good: its target is somebody's later work, or there is nothing to act on."""
+
 _PLAIN = ("move", "mkdir", "trash")
 """Effects that a redo does in the same words as the first time."""
 
 
-def _summary(done: list[tuple[Effect, tuple[Entry, ...]]], scope: Scope, tool: str) -> Sentence | None:
+def summary_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | None:
     """What was done, in one sentence: that of the effect which the step is about, with its number."""
     redo = tool == "redo_actions"
     groups: dict[str, list[Effect]] = defaultdict(list)
-    for effect, _ in done:
+    for effect in done:
         reverts = effect.undoes is not None and not (redo and effect.kind in _PLAIN)
         groups[f"undo_{effect.kind}" if reverts else effect.kind].append(effect)
     main = next((key for key in groups if key != "mkdir"), "mkdir")
     if main not in groups:
         return None
     effects = groups[main]
-    if len(groups) > 1 and any(effect.undoes is not None for effect, _ in done):
+    if isinstance(effects[0], PutRecord) and not any(effect.undoes is not None for effect in effects):
+        return say(f"done.{effects[0].about}", **(describe(effects[0], scope) | {"count": len(effects)}))
+    if len(groups) > 1 and any(effect.undoes is not None for effect in done):
         return say("done.redo" if redo else "done.undo", count=len(done))
     return say(f"done.{main}", **(describe(effects[0], scope) | {"count": len(effects)}))
 
@@ -130,17 +164,44 @@ def describe(effect: Effect, scope: Scope) -> dict[str, object]:
         values["text"] = effect.text
     if isinstance(effect, PackFiles):
         values["count"] = len(effect.sources)
+    if isinstance(effect, PutRecord):
+        values |= effect.blanks
+        if isinstance(tool := effect.blanks.get("tool"), str):
+            values["what"] = say(f"deed.{tool}")
     return values
 
 
-def settle(journal: Journal, scope_of: Callable[[str], Scope | None]) -> int:
-    """Give every intent that a crash left open its result, by looking at its target; how many there were."""
+def _path_left(effect: Effect, scope: Scope) -> str:
+    """What the effect left, as a person reads it."""
+    if isinstance(effect, PutRecord):
+        return str(effect.blanks.get("name", effect.key))
+    return scope.shown(effect.writes()[-1])
+
+
+def ask_key(effect: Effect) -> str:
+    """The sentence that asks for `effect`."""
+    return f"ask.{effect.about}" if isinstance(effect, PutRecord) else f"ask.{effect.kind}"
+
+
+def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope | None]) -> int:
+    """Give every intent that a crash left open its result, by looking at its target; how many there were.
+
+    What was half made under a temporary name is cleared away.
+    """
     rows = journal.unsettled()
     for row in rows:
-        scope = scope_of(row.turn)
-        happened = scope is not None and _happened(row, scope)
-        if happened and scope is not None:
-            journal.done(row.id, _left(row.effect, scope), row.effect.undoes)
+        scope = scope_of(row.user)
+        after: str | None
+        if isinstance(row.effect, PutRecord):
+            after = records.fingerprint(row.effect)
+            happened = after != row.before
+        else:
+            happened = scope is not None and _happened(row, scope)
+            after = _left(row.effect, scope) if happened and scope is not None else None
+        if scope is not None:
+            sweep_leftovers(row.effect, scope)
+        if happened:
+            journal.done(row.id, after, row.effect.undoes)
         else:
             journal.failed(row.id)
         log.warning("journal_settled", row=row.id, effect=row.effect.kind, happened=happened)

@@ -15,34 +15,39 @@ from tzlocal import get_localzone
 from metnosd.act import Actor, settle
 from metnosd.consent import Consents
 from metnosd.daemon import Daemon
-from metnosd.effects import Effect
 from metnosd.executor import Limits, Registry
-from metnosd.executors.actions import redo_actions, undo_actions
+from metnosd.executors.actions import list_actions, redo_actions, undo_actions
 from metnosd.executors.files_all import FILE_EXECUTORS
+from metnosd.executors.grants import create_grants, delete_grants, list_grants
 from metnosd.executors.system import final_answer, get_help, get_status, get_time
+from metnosd.grants import Grants
 from metnosd.journal import Journal
 from metnosd.keep import Keep
 from metnosd.kinds import shipped_kinds
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.loading import load_lexicon
 from metnosd.lexicon.spans import Spans, read_spans
-from metnosd.locations import Locations, own_or_shipped, shipped_config
+from metnosd.locations import Locations, shipped_config
+from metnosd.measure import fix
 from metnosd.message import UndoOffer
 from metnosd.model.catalog import Catalog, load_catalog
 from metnosd.model.service import ModelService
 from metnosd.planner import Level, Planner
+from metnosd.policy import PolicyError
 from metnosd.prompt import load_prompts, make_prompt
-from metnosd.resolve import Resolver
+from metnosd.records import Records
+from metnosd.redact import Redactor
+from metnosd.resolve import Context, Resolver
 from metnosd.resolve_args import Reading
-from metnosd.reverting import inverses_of
 from metnosd.scope import Scope
 from metnosd.sentence import Sentence
 from metnosd.settings import Settings, SettingsError
 from metnosd.store import Store
 from metnosd.turn import Parts
 from metnosd.turns import Turns
+from metnosd.undoing import Undoing
 from metnosd.user import User
-from metnosd.vaglio import load_policy
+from metnosd.vaglio import Case, Origin, PolicyFile, Vaglio
 
 OWNER = "owner"
 
@@ -51,8 +56,9 @@ Clock = Callable[[], datetime]
 
 def make_registry() -> Registry:
     """Every executor, in the order in which they are listed and described to the model."""
-    system = (get_time, get_status, get_help, undo_actions, redo_actions, final_answer)
-    return Registry((*FILE_EXECUTORS, *system))
+    system = (get_time, get_status, get_help, list_actions, undo_actions, redo_actions)
+    grants = (create_grants, list_grants, delete_grants)
+    return Registry((*FILE_EXECUTORS, *system, *grants, final_answer))
 
 
 def make_catalog(settings: Settings, places: Locations) -> Catalog:
@@ -105,25 +111,30 @@ def assemble(
     model_ready: Callable[[], Sentence | None] = lambda: None,
     status: Callable[[], Mapping[str, Any]] = dict,
     settle_crash: bool = True,
+    redactor: Redactor | None = None,
 ) -> Assembly:
     """Put the parts together. Raises SettingsError, LexiconError, PolicyError, OSError or ValueError."""
     lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
     owner = make_owner(settings, places, home)
+    redactor = redactor or Redactor()
     store = Store(places.database)
-    journal, turns = Journal(store), Turns(store)
+    journal, turns, grants = Journal(store, redactor.text), Turns(store, redactor), Grants(store)
+    records = Records({"grants": grants})
     keep = Keep(str(places.keep))
-    closed = (str(places.state), str(places.config_dir), str(places.models))
-    scopes = _Scopes(lexicon, keep, closed)
-    vaglio = load_policy(own_or_shipped(places, "policy.toml"))
+    policy = PolicyFile(shipped_config("policy.toml"), places.config_dir / "policy.toml")
+    vaglio = Vaglio(policy, places.own(owner.roots))
+    scopes = Scopes(lexicon, keep, vaglio)
     registry = make_registry()
     off = _switched_off(settings, places, registry)
     limits = Limits(**settings.files.model_dump(exclude={"roots"}))
+    facts = {"undoing": Undoing(journal, records, lexicon), "grants": grants.of_user, "lexicon": lexicon}
     resolver = Resolver(
         registry,
         lambda context: Reading(lexicon, context.now, scopes.of(context.user)),
         limits=limits,
-        facts={"inverses": lambda user, way, count: inverses_of(journal, user, way, count)},
+        facts=facts,
         may_read=vaglio.may_read,
+        fix=lambda effects, scope, check: fix(effects, scope, check, records),
     )
     parts = Parts(
         lexicon=lexicon,
@@ -132,21 +143,24 @@ def assemble(
         planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level),
         resolver=resolver,
         vaglio=vaglio,
-        consents=Consents(store, timedelta(minutes=settings.consent.minutes)),
-        actor=Actor(journal, lambda context: scopes.of(context.user), clock, limits),
+        consents=Consents(store, timedelta(minutes=settings.consent.minutes), redactor.text),
+        actor=Actor(journal, records, lambda context: scopes.of(context.user), clock, limits),
         turns=turns,
+        records=records,
+        redactor=redactor,
+        case=lambda context, origin: _case(context, origin, grants, clock),
         may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
         undo_offer=lambda turn: _undo_offer(journal, turn),
         model_ready=model_ready,
     )
-    if settle_crash:
-        settle(journal, lambda _turn: scopes.of(owner))
-        turns.close_interrupted()
     others = {int(number): name for number, name in settings.socket.users.items()}
     users = {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
-    daemon = Daemon(parts, journal, users=users, uids={**others, uid: OWNER}, status=status)
+    if settle_crash:
+        settle(journal, records, lambda name: scopes.of(users[name]) if name in users else None)
+        turns.close_interrupted()
+    daemon = Daemon(parts, journal, keep, users=users, uids={**others, uid: OWNER}, status=status)
     return Assembly(daemon, parts, store, owner)
 
 
@@ -159,16 +173,26 @@ def _switched_off(settings: Settings, places: Locations, registry: Registry) -> 
     return off
 
 
-class _Scopes:
-    """The reach of each user, made afresh for each turn: folders come and go."""
+class Scopes:
+    """The reach of each user, made afresh for each turn: folders and rules come and go."""
 
-    def __init__(self, lexicon: Lexicon, keep: Keep, closed: tuple[str, ...]) -> None:
+    def __init__(self, lexicon: Lexicon, keep: Keep, vaglio: Vaglio) -> None:
         self._words = lexicon.folder_words()
         self._keep = keep
-        self._closed = closed
+        self._vaglio = vaglio
 
     def of(self, user: User) -> Scope:
-        return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=self._closed)
+        """What `user` may reach now; nothing while the policy cannot be read."""
+        try:
+            closed = self._vaglio.protected(self._vaglio.read(), user)
+        except PolicyError:
+            return Scope((), home=user.home, keep=self._keep)
+        return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=closed)
+
+
+def _case(context: Context, origin: Origin, grants: Grants, clock: Clock) -> Case:
+    user = context.user
+    return Case(user, clock().astimezone(user.zone), origin, grants.of_user(user.name))
 
 
 def _guest(name: str, owner: User) -> User:
@@ -176,8 +200,8 @@ def _guest(name: str, owner: User) -> User:
 
 
 def _undo_offer(journal: Journal, turn: str) -> UndoOffer | None:
-    effects: list[Effect] = journal.inverses(turn)[0]
-    return UndoOffer(turn, len(effects)) if effects else None
+    rows = [row for row in journal.of_turn(turn) if row.state == "done" and row.undone_by is None and row.inverse]
+    return UndoOffer(turn, len(rows)) if rows else None
 
 
 def system_clock() -> datetime:

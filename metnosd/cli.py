@@ -11,11 +11,12 @@ from channels.unix_socket import SocketInUse
 from metnosd.client import NotReachable
 from metnosd.commands import grammar, local, models, talk, when
 from metnosd.commands.common import FAILED, UNREACHABLE, err
+from metnosd.credentials import CredentialsError
 from metnosd.lexicon.loading import LexiconError
 from metnosd.logs import configure_logs
 from metnosd.model.catalog import CatalogError
+from metnosd.policy import PolicyError
 from metnosd.settings import SettingsError
-from metnosd.vaglio import PolicyError
 
 app = typer.Typer(
     name="metnosd",
@@ -28,6 +29,19 @@ for topic in (local, talk, models, grammar, when):
     topic.register(app)
 
 
+_TOLD = (
+    SettingsError,
+    CatalogError,
+    LexiconError,
+    PolicyError,
+    CredentialsError,
+    SocketInUse,
+    OSError,
+    sqlite3.Error,
+)
+"""What stops a command with a sentence in place of a traceback."""
+
+
 def main() -> None:
     """Run the command of `sys.argv`; the exit status is that of `INTERFACES`: 0, 1, 2 or 3."""
     # What the libraries and the parts log belongs on stderr, and on a command line only if it is an error.
@@ -37,7 +51,7 @@ def main() -> None:
     except NotReachable as error:
         err.print(str(error))
         sys.exit(UNREACHABLE)
-    except (SettingsError, CatalogError, LexiconError, PolicyError, SocketInUse, OSError, sqlite3.Error) as error:
+    except _TOLD as error:
         err.print(str(error))
         sys.exit(FAILED)
     except ExceptionGroup as group:

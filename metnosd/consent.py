@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A stored question. `state` is open, yes, no or expired."""
+    """A stored question. `state` is open, yes, no, the name of a choice, or expired."""
 
     token: str
     turn: str
@@ -31,19 +32,22 @@ class Consent:
 class Consents:
     """The questions in the database; they survive a restart."""
 
-    def __init__(self, store: Store, lifetime: timedelta) -> None:
+    def __init__(self, store: Store, lifetime: timedelta, redact: Callable[[str], str] = str) -> None:
+        """`redact` takes the secrets out of what stays stored of a question that was answered."""
         self._store = store
         self._lifetime = lifetime
+        self._redact = redact
 
-    def ask(self, turn: str, user: str, conversation: str, resolved: ResolvedPlan, now: datetime) -> Consent:
-        """Store a question on exactly `resolved`."""
+    def ask(self, turn: str, user: str, where: tuple[str, str], resolved: ResolvedPlan, now: datetime) -> Consent:
+        """Store a question on exactly `resolved`, put in the channel and conversation `where`."""
         token = secrets.token_urlsafe(24)
         consent = Consent(token, turn, user, resolved.digest(user), resolved, now + self._lifetime, "open")
         row = {
             "token": token,
             "turn": turn,
             "user": user,
-            "conversation": conversation,
+            "channel": where[0],
+            "conversation": where[1],
             "digest": consent.digest,
             "resolved": resolved.to_text(),
             "created_at": now.isoformat(),
@@ -54,8 +58,11 @@ class Consents:
             db.table("consents").insert(row)
         return consent
 
-    def answer(self, token: str, user: str, yes: bool, now: datetime) -> Consent | None:
-        """Use up the question `token` of `user`; None if it is unknown, foreign, used, expired or altered."""
+    def answer(self, token: str, user: str, answer: str, now: datetime) -> Consent | None:
+        """Use up the question `token` of `user` with yes, no or one of its choices.
+
+        None if it is unknown, foreign, used, expired, altered, or has no such choice.
+        """
         with self._store.transaction() as db:
             # A token of ours is ASCII; what is no Unicode at all cannot even be looked up.
             sql = "select * from consents where token = :token"
@@ -63,18 +70,25 @@ class Consents:
             if not rows or rows[0]["user"] != user:
                 log.warning("consent_refused", reason="unknown", user=user)
                 return None
-            consent = _consent(rows[0])
-            if consent is None or consent.state != "open" or consent.expires_at <= now:
+            consent = _consent(rows[0]) if rows[0]["state"] == "open" else None
+            if consent is None or consent.expires_at <= now:
                 log.warning("consent_refused", reason="used or expired", user=user, turn=rows[0]["turn"])
                 return None
-            db.table("consents").update(token, {"state": "yes" if yes else "no"})
-        return consent
+            if answer not in ("yes", "no", *consent.resolved.choices):
+                log.warning("consent_refused", reason="no such choice", user=user, turn=consent.turn)
+                return None
+            closed = {"state": answer, "answered_at": now.isoformat(), "resolved": self._redact(rows[0]["resolved"])}
+            db.table("consents").update(token, closed)
+        return replace(consent, state=answer)
 
     def expire(self, token: str) -> bool:
         """Close the question `token` unanswered; whether it was still open."""
         with self._store.transaction() as db:
-            sql = "update consents set state = 'expired' where token = :token and state = 'open'"
-            return int(db.execute(sql, {"token": token}).rowcount) == 1
+            sql = "select resolved from consents where token = :token and state = 'open'"
+            for row in self._store.rows(sql, {"token": token}):
+                db.table("consents").update(token, {"state": "expired", "resolved": self._redact(row["resolved"])})
+                return True
+            return False
 
     def open_of(self, turn: str, now: datetime) -> Consent | None:
         """The open question of `turn`."""
@@ -82,13 +96,13 @@ class Consents:
         found = [_consent(row) for row in self._store.rows(sql, {"turn": turn})]
         return next((consent for consent in found if consent is not None and consent.expires_at > now), None)
 
-    def open_in(self, user: str, conversation: str, now: datetime) -> list[Consent]:
-        """The open questions of a conversation, oldest first."""
+    def open_in(self, user: str, where: tuple[str, str], now: datetime) -> list[Consent]:
+        """The open questions of the channel and conversation `where`, oldest first."""
         sql = (
-            "select * from consents where user = :user and conversation = :conversation and state = 'open'"
-            " order by created_at"
+            "select * from consents where user = :user and channel = :channel and conversation = :conversation"
+            " and state = 'open' order by created_at"
         )
-        rows = self._store.rows(sql, {"user": user, "conversation": conversation})
+        rows = self._store.rows(sql, {"user": user, "channel": where[0], "conversation": where[1]})
         found = [consent for row in rows if (consent := _consent(row)) is not None]
         return [consent for consent in found if consent.expires_at > now]
 

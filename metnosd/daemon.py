@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import unicodedata
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,17 +13,20 @@ from typing import Any
 import structlog
 
 from metnosd.consent import Consent
-from metnosd.entries import Entry
+from metnosd.entries import Entry, printable
 from metnosd.history import history_to_json
 from metnosd.journal import Journal
+from metnosd.keep import Keep
 from metnosd.lexicon.signals import Signals
 from metnosd.message import MAX_TEXT, Message, Reply
 from metnosd.preview import preview
+from metnosd.question import question_of
+from metnosd.reply import Voice
 from metnosd.resolve import Context
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
 from metnosd.store import from_text
-from metnosd.turn import Parts, Turn, new_turn_id, read_message
+from metnosd.turn import Parts, Turn, entries_with, new_turn_id, read_message
 from metnosd.user import User
 
 log = structlog.get_logger(__name__)
@@ -51,6 +54,28 @@ class _Running:
                 log.exception("listener_failed", message=self.message_id)
 
 
+_ANSWERS = ("confirm", "deny", "cancel")
+"""Signals that are an answer whether a question is open or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What a conversation came to before a message: its language and entries, its open questions, and the
+    turn that the message replies to."""
+
+    lang: str | None
+    last: tuple[Entry, ...]
+    pending: list[Consent]
+    reply_to: str | None
+
+    def is_answer(self, signals: Signals) -> bool:
+        """Whether a message with these signals answers a question."""
+        if signals.signal in _ANSWERS:
+            return True
+        chosen = (signals.signal or "").removeprefix("choose_")
+        return any(signals.signal == "show_all" or chosen in item.resolved.choices for item in self.pending)
+
+
 def _done(reply: Reply) -> asyncio.Future[Reply]:
     future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
     future.set_result(reply)
@@ -64,6 +89,7 @@ class Daemon:
         self,
         parts: Parts,
         journal: Journal,
+        keep: Keep,
         *,
         users: Mapping[str, User],
         uids: Mapping[int, str],
@@ -72,6 +98,7 @@ class Daemon:
         """`uids` maps the user ids that may speak over the socket to users' names."""
         self._parts = parts
         self._journal = journal
+        self._keep = keep
         self._users = users
         self._uids = uids
         self._status = status
@@ -91,20 +118,24 @@ class Daemon:
         *,
         lang: str | None,
         message_id: str | None,
+        outside: Sequence[str] = (),
+        reply_to: str | None = None,
     ) -> Message:
         """See `Service`."""
-        text = unicodedata.normalize("NFC", text)
-        if not text.strip():
+        text = self._parts.redactor.text(unicodedata.normalize("NFC", text))
+        if not text.strip() and not outside:
             raise self._error("message.empty", user, lang)
         if len(text) > MAX_TEXT:
             raise self._error("message.too_long", user, lang, count=len(text), most=MAX_TEXT)
         if lang is not None and not self._parts.lexicon.has(lang):
             known = ", ".join(language.code for language in self._parts.lexicon.languages)
             raise self._error("message.no_language", user, None, code=lang, known=known)
-        if any("\ud800" <= char <= "\udfff" or char == "\0" for char in text):
+        if any("\ud800" <= char <= "\udfff" or char == "\0" for part in (text, *outside) for char in part):
             raise self._error("message.no_text", user, lang)
         stamp = message_id or secrets.token_hex(8)
-        return Message(stamp, user, channel, conversation, text, lang, self._parts.clock())
+        text = text if text.strip() else ""
+        now = self._parts.clock()
+        return Message(stamp, user, channel, conversation, text, lang, now, tuple(outside), reply_to)
 
     def _error(self, key: str, user: User, lang: str | None, **values: object) -> ServiceError:
         return ServiceError(key, self._parts.lexicon.say(say(key, **values), lang or user.lang))
@@ -113,10 +144,9 @@ class Daemon:
         """See `Service`."""
         # One message enters at a time, so that a repeat and a "stop" find the turn that they are about.
         async with self._entry:
-            prior, last = await asyncio.to_thread(self._before, message)
-            signals = read_message(message, self._parts.lexicon, prior)
-            answers = signals.signal in ("confirm", "deny", "cancel")
-            turn = None if answers else await self._enter(message, signals, last, tell)
+            before = await asyncio.to_thread(self._before, message)
+            signals = read_message(message, self._parts.lexicon, before.lang)
+            turn = None if before.is_answer(signals) else await self._enter(message, signals, before, tell)
         if turn is not None:
             return await asyncio.shield(turn)
         return await self._once(message, signals)
@@ -128,26 +158,29 @@ class Daemon:
         if earlier is not None:
             stored = earlier.reply
             return Reply.from_json(stored) if stored else self._word("consent.none", "nothing", message.user)
-        if signals.signal == "cancel":
-            reply = await self._stop(message)
-        else:
-            reply = await self._answer(message, signals.signal == "confirm")
+        reply = await (self._stop(message) if signals.signal == "cancel" else self._answer(message, signals))
         await asyncio.to_thread(self._parts.turns.end, turn_id, reply.to_json(), None)
         return reply
 
-    def _before(self, message: Message) -> tuple[str | None, tuple[Entry, ...]]:
-        """The language and the entries that the conversation's last turn left."""
+    def _before(self, message: Message) -> _Before:
+        """What the conversation came to before `message`."""
         where = (message.user.name, message.channel, message.conversation)
-        return self._parts.turns.last_lang(*where), self._parts.turns.last_entries(*where)
+        turns = self._parts.turns
+        replied = turns.of_message(*where[:2], message.reply_to) if message.reply_to else None
+        return _Before(turns.last_lang(*where), turns.last_entries(*where), self._open(message), replied)
 
-    async def _enter(
-        self, message: Message, signals: Signals, last: tuple[Entry, ...], tell: Tell
-    ) -> asyncio.Future[Reply]:
+    def _open(self, message: Message) -> list[Consent]:
+        """The questions that are open in the conversation of `message`, oldest first."""
+        where = (message.channel, message.conversation)
+        return self._parts.consents.open_in(message.user.name, where, self._parts.clock())
+
+    async def _enter(self, message: Message, signals: Signals, before: _Before, tell: Tell) -> asyncio.Future[Reply]:
         """Begin the turn of `message`, or find the one that it began when it came before."""
         turn_id = new_turn_id()
         earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
+        last = entries_with(message, before.last)
         if earlier is None:
-            context = Context(turn_id, message.user, signals.lang, message.received_at, last)
+            context = Context(turn_id, message.user, signals.lang, message.received_at, last, reply_to=before.reply_to)
             return self._begin(message, context, tell, lambda turn: turn.take(), signals)
         running = self._running.get(earlier.id)
         if running is not None and running.task is not None:
@@ -186,17 +219,26 @@ class Daemon:
         running.task.add_done_callback(lambda _task: self._running.pop(context.turn, None))
         return running.task
 
-    async def _answer(self, message: Message, yes: bool) -> Reply:
-        """Take "yes" or "no" as the answer to the one open question of the conversation."""
-        now = self._parts.clock()
+    async def _answer(self, message: Message, signals: Signals) -> Reply:
+        """Take "yes", "no" or a choice as the answer to the open question of the conversation.
+
+        Of several the message has to say which, by the number in the list that it gets otherwise.
+        """
         user = message.user
-        pending = await asyncio.to_thread(self._parts.consents.open_in, user.name, message.conversation, now)
+        pending = await asyncio.to_thread(self._open, message)
+        if signals.count is not None:
+            pending = pending[signals.count - 1 : signals.count]
         if len(pending) != 1:
-            return self._word("consent.none" if not pending else "consent.which", "nothing", user)
+            return await self._which(pending, user)
+        if signals.signal == "show_all":
+            return await self._whole(pending[0], message, signals.lang)
         turn = pending[0].turn
         running = self._running.get(turn)
         task = running.task if running is not None else None
-        if not await self.consent(user, pending[0].token, yes):
+        choice = (signals.signal or "").removeprefix("choose_")
+        yes = signals.signal != "deny"
+        chosen = choice if choice in pending[0].resolved.choices else None
+        if not await self.consent(user, pending[0].token, yes, chosen):
             return self._word("consent.none", "nothing", user)
         if task is not None:
             return await asyncio.shield(task)
@@ -205,26 +247,46 @@ class Daemon:
             return self._word("consent.no", "refused", user)
         return Reply.from_json(from_text(row["reply"]))
 
+    async def _which(self, pending: Sequence[Consent], user: User) -> Reply:
+        """Say that no question is open, or list those that are."""
+        if not pending:
+            return self._word("consent.none", "nothing", user)
+        rows = [await asyncio.to_thread(self._parts.turns.get, consent.turn) for consent in pending]
+        lexicon = self._parts.lexicon
+        lines = [lexicon.say(say("consent.which"), user.lang)]
+        lines += [f"{number}. {printable(row['text'])}" for number, row in enumerate(rows, 1) if row is not None]
+        return Reply("\n".join(lines), {"status": "asked", "steps": []})
+
+    async def _whole(self, consent: Consent, message: Message, lang: str) -> Reply:
+        """All that the open question is about, however long."""
+        user = message.user
+        voice = Voice(self._parts.lexicon, lang, user.zone, user.home)
+        context = Context(consent.turn, user, lang, message.received_at, ())
+        scope = await asyncio.to_thread(self._parts.scope, context)
+        text = await asyncio.to_thread(question_of, consent.resolved, (), voice, scope, whole=True)
+        return Reply(self._parts.redactor.text(text), {"status": "asked", "steps": []})
+
     async def _stop(self, message: Message) -> Reply:
         """Say no to the open question of the conversation, else stop the turn under way in it."""
-        now = self._parts.clock()
         user = message.user
-        if await asyncio.to_thread(self._parts.consents.open_in, user.name, message.conversation, now):
-            return await self._answer(message, False)
+        pending = await asyncio.to_thread(self._open, message)
+        if pending:
+            return await self._answer(message, Signals("", "deny", len(pending) if len(pending) > 1 else None))
         for running in list(self._running.values()):
             if running.user == user.name and running.conversation == (message.channel, message.conversation):
                 return await self.cancel(user, running.message_id)
         return self._word("cancel.nothing", "nothing", user)
 
-    async def consent(self, user: User, token: str, yes: bool) -> bool:
+    async def consent(self, user: User, token: str, yes: bool, choice: str | None = None) -> bool:
         """See `Service`."""
+        answer = "no" if not yes else choice or "yes"
         now = self._parts.clock()
-        consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, yes, now)
+        consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, answer, now)
         if consent is None:
             return False
         running = self._running.get(consent.turn)
-        if running is not None and running.turn.waiting_for == token:
-            running.turn.answer(yes)
+        if running is not None and running.turn.leave.waiting_for == token:
+            running.turn.leave.answer(answer)
             return True
         return await self._resume(consent, user, yes)
 
@@ -262,15 +324,26 @@ class Daemon:
     def _word(self, key: str, status: str, user: User) -> Reply:
         return Reply(self._parts.lexicon.say(say(key), user.lang), {"status": status, "steps": []})
 
-    async def revert(self, user: User, channel: str, conversation: str, tool: str, count: int) -> Reply:
+    async def revert(
+        self,
+        user: User,
+        channel: str,
+        conversation: str,
+        tool: str,
+        count: int,
+        *,
+        turn: str | None = None,
+        tell: Tell = lambda _event: None,
+    ) -> Reply:
         """See `Service`."""
         message = self.message(user, channel, conversation, tool, lang=None, message_id=None)
         signals = read_message(message, self._parts.lexicon)
         turn_id = new_turn_id()
         await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         context = Context(turn_id, user, signals.lang, message.received_at, ())
+        args: dict[str, Any] = {"turn": turn} if turn is not None else {"count": count} if count > 1 else {}
         return await asyncio.shield(
-            self._begin(message, context, lambda _event: None, lambda turn: turn.call(tool, {"count": count}), signals)
+            self._begin(message, context, tell, lambda running: running.call(tool, args), signals)
         )
 
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:
@@ -280,7 +353,7 @@ class Daemon:
 
     async def history(self, user: User) -> Mapping[str, Any]:
         """See `Service`."""
-        return await asyncio.to_thread(history_to_json, self._journal, user.name)
+        return await asyncio.to_thread(history_to_json, self._journal, self._keep, user.name)
 
     async def schedules(self, user: User) -> Mapping[str, Any]:
         """See `Service`."""
@@ -288,7 +361,8 @@ class Daemon:
 
     async def status(self) -> Mapping[str, Any]:
         """See `Service`."""
-        return {**self._status(), "queue": len(self._running)}
+        faults = [{"at": fault.at.isoformat(), "error": fault.error} for fault in self._parts.vaglio.faults]
+        return {**self._status(), "queue": len(self._running), "policy": {"faults": faults}}
 
     async def close(self) -> None:
         """Stop the turns under way: a question stays answerable, what acts ends after its present effect."""
@@ -296,7 +370,7 @@ class Daemon:
         for running in list(self._running.values()):
             assert running.task is not None
             tasks.append(running.task)
-            if running.turn.waiting_for is not None:
+            if running.turn.leave.waiting_for is not None:
                 running.task.cancel()
             else:
                 running.turn.cancel()

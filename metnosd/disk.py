@@ -329,6 +329,27 @@ def fingerprint(folder: int, name: str, check: Check) -> str | None:
     return ("dir:" if stat.S_ISDIR(status.st_mode) else "other:") + digest.hexdigest()
 
 
+MOST_WEIGHED = 100_000
+"""How many names `weigh` looks at; what holds more is heavy enough to be asked about."""
+
+
+def weigh(folder: int, name: str, check: Check) -> tuple[int, int]:
+    """How many files a place holds, and how many bytes; what cannot be read counts as it shows."""
+    files = size = 0
+    lines = 0
+    for line in _listing(folder, name, b"", check, 0):
+        lines += 1
+        parts = line.split(b"\0")
+        if len(parts) == 3 and parts[1].isdigit():
+            files += 1
+            size += int(parts[1])
+        elif len(parts) == 2 and parts[1].startswith(b"->"):
+            files += 1
+        if lines >= MOST_WEIGHED:
+            break
+    return files, size
+
+
 def _file_digest(folder: int, name: str, check: Check) -> str:
     digest = hashlib.sha256()
     try:

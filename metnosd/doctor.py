@@ -14,14 +14,14 @@ from metnosd.client import Client, NotReachable
 from metnosd.install import UNIT
 from metnosd.lexicon.check import problems_of
 from metnosd.lexicon.loading import LexiconError, load_lexicon
-from metnosd.locations import Locations, locate, own_or_shipped, shipped_config
+from metnosd.locations import Locations, locate, shipped_config
 from metnosd.model.catalog import CatalogError, Profile
 from metnosd.model.fetch import Problem, verify
 from metnosd.model.options import EngineOptions, usable_cores
 from metnosd.model.process import ModelProcess, Patience, running
 from metnosd.model.service import ModelError
+from metnosd.policy import PolicyError, load_policy
 from metnosd.settings import Settings, SettingsError, load_settings
-from metnosd.vaglio import PolicyError, load_policy
 
 SELF_TEST_SECONDS = 300.0
 
@@ -51,7 +51,7 @@ def examine(config: Path | None) -> list[Finding]:
         return [*findings, Finding("settings", False, str(error))]
     read = "read" if places.config_file.exists() else "not there, so the shipped settings hold"
     findings.append(Finding("settings", True, f"{places.config_file} is {read}."))
-    findings += [*_files(places), *_folders(settings), *_model(settings, places), _socket(places)]
+    findings += [*_files(places), *_folders(settings), *_model(settings, places), *_socket(places)]
     return [*findings, _unit(places)]
 
 
@@ -78,7 +78,7 @@ def _host(places: Locations) -> Iterator[Finding]:
 def _files(places: Locations) -> Iterator[Finding]:
     checks: tuple[tuple[str, Callable[[], object]], ...] = (
         ("lexicon", lambda: _checked_lexicon(places)),
-        ("policy", lambda: load_policy(own_or_shipped(places, "policy.toml"))),
+        ("policy", lambda: load_policy(shipped_config("policy.toml"), places.config_dir / "policy.toml")),
     )
     for name, check in checks:
         try:
@@ -147,15 +147,21 @@ async def _self_test(settings: Settings, profile: Profile, places: Locations) ->
     return [Finding("model process", True, ways[state.mode or "normal"]), Finding("gpu", True, offload)]
 
 
-def _socket(places: Locations) -> Finding:
+def _socket(places: Locations) -> Iterator[Finding]:
     try:
         with Client(places.socket) as client:
             status = client.ask({"type": "status"})
     except NotReachable:
-        return Finding("daemon", True, f"No daemon runs on {places.socket}. Start it: metnosd serve")
+        yield Finding("daemon", True, f"No daemon runs on {places.socket}. Start it: metnosd serve")
+        return
     if status["type"] == "error":
-        return Finding("daemon", False, status["message"])
-    return Finding("daemon", True, f"It answers on {places.socket}; its model is {status['model']['state']}.")
+        yield Finding("daemon", False, status["message"])
+        return
+    yield Finding("daemon", True, f"It answers on {places.socket}; its model is {status['model']['state']}.")
+    faults = status["policy"]["faults"]
+    if faults:
+        text = f"{len(faults)} requests were denied because they could not be judged, the last at {faults[-1]['at']}: "
+        yield Finding("vaglio", False, text + faults[-1]["error"])
 
 
 def _unit(places: Locations) -> Finding:

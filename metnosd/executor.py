@@ -85,10 +85,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What an executor would do, in order; `problems` name the entries that it leaves out, and why."""
+    """What an executor would do, in order; `problems` name the entries that it leaves out, and why.
+
+    `ask` is a question that the executor wants put whatever the policy allows. Where it can be answered in
+    several ways, `choices` are the effects of each by name, and `effects` those of a plain yes. `settles` are
+    journal rows that are given up if the effects do not take them back.
+    """
 
     effects: tuple[Effect, ...] = ()
     problems: tuple[Sentence, ...] = ()
+    ask: Sentence | None = None
+    choices: Mapping[str, tuple[Effect, ...]] = field(default_factory=dict)
+    settles: tuple[int, ...] = ()
 
 
 Function = Callable[..., Found | Effects]
@@ -98,6 +106,7 @@ Function = Callable[..., Found | Effects]
 class Executor:
     """A declared executor: what the pool, the grammar, Vaglio and the runtime know of it.
 
+    `capability` is one name or several with blanks between them, as OAuth writes scopes (RFC 6749, 3.3).
     `schema` is the JSON Schema of the arguments that a model may write, `hints` the resolved type of each.
     `only_with` is the signal of section `[signals_within]` without which it is not offered (the web, mail).
     `provider` and `plain` are set on a variant for one provider of what another executor does.
@@ -181,7 +190,7 @@ def executor(
         for kind in (takes if isinstance(takes, tuple) else (takes,)) + (gives,):
             if kind is not None and kind != "same" and kind not in KINDS:
                 raise TypeError(f"{name}: {kind!r} is no kind of entries")
-        if not capability:
+        if not capability.split():
             raise TypeError(f"{name} declares no capability")
         if not function.__doc__:
             raise TypeError(f"{name} has no docstring to be its summary")

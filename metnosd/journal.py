@@ -6,8 +6,8 @@ settled by looking at the target (`metnosd.act`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ class JournalRow:
 
     id: int
     turn: str
+    user: str
     step: int
     executor: str
     effect: Effect
@@ -39,8 +40,10 @@ class JournalRow:
 class Journal:
     """The journal in the database."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, redact: Callable[[str], str] = str) -> None:
+        """`redact` takes secrets out of what is stored of texts; no effect is carried out from a row."""
         self._store = store
+        self._redact = redact
 
     def intend(
         self,
@@ -60,7 +63,7 @@ class Journal:
             "user": user,
             "step": step,
             "executor": executor,
-            "effect": to_text(effect.to_json()),
+            "effect": self._redact(to_text(effect.to_json())),
             "inverse": to_text(inverse.to_json()) if inverse else None,
             "before": before,
             "after": None,
@@ -89,6 +92,14 @@ class Journal:
         with self._store.transaction() as db:
             db.table("journal").update(row, {"state": "kept"})
 
+    def give_up(self, row: int) -> JournalRow | None:
+        """Note that the effect `row` stays, and return it; None if it has been taken back by now."""
+        sql = "update journal set state = 'kept' where id = :row and undone_by is null"
+        with self._store.transaction() as db:
+            if db.execute(sql, {"row": row}).rowcount != 1:
+                return None
+        return next(iter(self.rows([row])), None)
+
     def unsettled(self) -> list[JournalRow]:
         """The intents without a result, oldest first."""
         return _rows(self._store.rows("select * from journal where state = 'intent' order by id"))
@@ -97,30 +108,32 @@ class Journal:
         """The rows of `turn`, oldest first."""
         return _rows(self._store.rows("select * from journal where turn = :turn order by id", {"turn": turn}))
 
-    def newest_turns(self, user: str, kinds: Sequence[str], count: int, state: str = "done") -> list[str]:
-        """The newest turns of `user` of these kinds with effects not taken back, newest first.
+    def rows(self, numbers: Sequence[int]) -> list[JournalRow]:
+        """The rows with these numbers."""
+        marks = ", ".join(str(int(number)) for number in numbers)
+        return _rows(self._store.rows(f"select * from journal where id in ({marks}) order by id"))
+
+    def newest_turns(self, user: str, kinds: Sequence[str], count: int, state: str = "done") -> list[dict[str, Any]]:
+        """The newest turns of `user` of these kinds with effects not taken back, newest first, as rows.
 
         `state` kept gives those whose target was changed by hand when they were to be taken back. A folder
         that was to be made and stood there already is no effect.
         """
         marks = ", ".join(f"'{kind}'" for kind in kinds)
         sql = (
-            "select j.turn, max(j.id) as newest from journal j join turns t on t.id = j.turn"
+            "select t.*, max(j.id) as newest from journal j join turns t on t.id = j.turn"
             f" where j.user = :user and j.state = :state and j.undone_by is null and t.kind in ({marks})"
             " and (j.inverse is not null or json_extract(j.effect, '$.kind') != 'mkdir')"
             " group by j.turn order by newest desc limit :count"
         )
-        return [row["turn"] for row in self._store.rows(sql, {"user": user, "count": count, "state": state})]
-
-    def inverses(self, turn: str, state: str = "done") -> tuple[list[Effect], list[JournalRow]]:
-        """What takes `turn` back, last effect first, and the rows that nothing takes back."""
-        rows = [row for row in self.of_turn(turn) if row.state == state and row.undone_by is None]
-        effects = [replace(row.inverse, expect=row.after, undoes=row.id) for row in reversed(rows) if row.inverse]
-        return effects, [row for row in rows if row.inverse is None]
+        return self._store.rows(sql, {"user": user, "count": count, "state": state})
 
     def history(self, user: str, limit: int) -> list[dict[str, Any]]:
         """The newest turns of `user` with their effects, newest first."""
-        sql = "select * from turns where user = :user order by rowid desc limit :limit"
+        sql = (
+            "select t.*, (select c.state from consents c where c.turn = t.id order by c.rowid desc limit 1) as consent"
+            " from turns t where t.user = :user order by t.rowid desc limit :limit"
+        )
         return [
             turn | {"effects": self.of_turn(turn["id"])}
             for turn in self._store.rows(sql, {"user": user, "limit": limit})
@@ -137,6 +150,7 @@ def _rows(rows: list[dict[str, Any]]) -> list[JournalRow]:
                 JournalRow(
                     id=row["id"],
                     turn=row["turn"],
+                    user=row["user"],
                     step=row["step"],
                     executor=row["executor"],
                     effect=effect_from_json(from_text(row["effect"])),

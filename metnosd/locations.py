@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,24 @@ def _shipped(packaged: str, checkout: str, name: str) -> Path:
     raise FileNotFoundError(f"{name} is missing from this installation of Metnos")
 
 
+_OWN_NAMES = (
+    "metnosd.db",
+    "metnosd.db-wal",
+    "metnosd.db-shm",
+    "metnosd.lock",
+    "metnosd.sock",
+    "metnosd.toml",
+    "policy.toml",
+    "secrets.toml",
+    "models.toml",
+    "model.toml",
+    "model-mode.json",
+    "lexicon",
+    "keep",
+)
+"""What a daemon keeps in its folders."""
+
+
 @dataclass(frozen=True, slots=True)
 class Locations:
     """The paths of one daemon. `config_file` may not exist; the others are made when first used."""
@@ -44,6 +62,20 @@ class Locations:
     def database(self) -> Path:
         """The SQLite file."""
         return self.state / "metnosd.db"
+
+    def own(self, roots: Sequence[str]) -> tuple[str, ...]:
+        """The daemon's own folders and files, real paths, which no request may touch.
+
+        Of a folder that holds a root of a user, only what the daemon keeps in it.
+        """
+        owned: list[Path] = []
+        for folder in (self.state, self.config_dir, self.models):
+            real = Path(os.path.realpath(folder))
+            if any(Path(os.path.realpath(root)).is_relative_to(real) for root in roots):
+                owned += [real / name for name in _OWN_NAMES]
+            else:
+                owned.append(real)
+        return tuple(dict.fromkeys(str(path) for path in (*owned, Path(os.path.realpath(self.config_file)))))
 
     @property
     def keep(self) -> Path:

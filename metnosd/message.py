@@ -16,7 +16,11 @@ MAX_TEXT = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One request of one person. `id` is the channel's own and makes a repeat harmless."""
+    """One request of one person. `id` is the channel's own and makes a repeat harmless.
+
+    `outside` are texts that somebody else wrote and that came with it, forwarded or quoted: data, never part of
+    the request. `reply_to` is the turn that it answers, if it is a reply to one.
+    """
 
     id: str
     user: User
@@ -25,6 +29,8 @@ class Message:
     text: str
     lang: str | None
     received_at: datetime
+    outside: tuple[str, ...] = ()
+    reply_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,19 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One more answer to a question: its name for programs, and the words on its button."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConsentRequest:
-    """A question put to the person who wrote the message `message`."""
+    """A question put to the person who wrote the message `message`.
+
+    `full_text` is set where `text` lists only the first of many things. `choices` are answers beside yes and no.
+    """
 
     message: str
     token: str
@@ -65,6 +82,8 @@ class ConsentRequest:
     text: str
     steps: tuple[Mapping[str, object], ...]
     expires_at: datetime
+    full_text: str | None = None
+    choices: tuple[Choice, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The consent_request event of the socket, without its id."""
@@ -75,6 +94,8 @@ class ConsentRequest:
             "text": self.text,
             "steps": [dict(step) for step in self.steps],
             "expires_at": self.expires_at.isoformat(),
+            "full_text": self.full_text,
+            "choices": [{"name": choice.name, "text": choice.text} for choice in self.choices],
         }
 
 

@@ -43,6 +43,7 @@ OBJECTS = (
     "entries",
     "events",
     "files",
+    "grants",
     "help",
     "mails",
     "messages",

@@ -14,6 +14,7 @@ What an effect consumes is its *subject* (the source of a move, the path of a re
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,6 +100,8 @@ def prepare(effect: Effect, scope: Scope, run_check: Callable[[], None] = no_che
         case RestoreFile(path, blob):
             if not _keep(scope).has_blob(blob):
                 raise Refusal("keep.gone")
+            if before is None:
+                return Prepared(TrashPath(path, disk.new_slot()), before)
             return Prepared(RestoreFile(path, _keep_content(scope, path, run_check)), before)
         case MakeDir(path):
             return Prepared(None if _is_there(scope, path) else RemoveDir(path), before)
@@ -143,7 +146,12 @@ def perform(
         case WriteFile(path, text, mode):
             return _write(scope, path, text, mode, run_check)
         case RestoreFile(path, blob):
-            _replace(scope, path, _keep(scope).content(blob, run_check), run_check)
+            content = _keep(scope).content(blob, run_check)
+            if scope.lstat(path) is None:
+                with _place(scope, path) as (folder, name):
+                    disk.create_file(folder, name, content)
+            else:
+                _replace(scope, path, content, run_check)
             return _left(scope, path)
         case MakeDir(path):
             if not _is_there(scope, path):
@@ -235,10 +243,10 @@ def _check_kind(effect: Effect, scope: Scope) -> None:
     match effect:
         case MovePath(subject) | CopyPath(subject) | TrashPath(subject) | RemoveDir(subject):
             _check_below(scope, subject)
-        case RestoreFile(subject) | UnpackArchive(subject):
+        case UnpackArchive(subject):
             if _check_below(scope, subject).is_dir:
                 raise Refusal("scope.not_file", path=scope.shown(subject))
-        case WriteFile(subject):
+        case WriteFile(subject) | RestoreFile(subject):
             if scope.lstat(subject) is not None and _check_below(scope, subject).is_dir:
                 raise Refusal("scope.not_file", path=scope.shown(subject))
         case PackFiles(sources):
@@ -255,24 +263,36 @@ def _check_below(scope: Scope, path: str) -> Item:
     return scope.item(path)
 
 
-def _check_expected(effect: Effect, scope: Scope, run_check: disk.Check) -> str | None:
-    """The fingerprint of what the effect consumes; raises Refusal if that is not as expected."""
+def subject_fingerprint(effect: Effect, scope: Scope, run_check: disk.Check = no_check) -> str | None:
+    """The fingerprint of what the effect consumes, as it is now; None where that is nothing.
+
+    Raises Refusal when it is out of reach.
+    """
     match effect:
         case UntrashPath(subject, slot):
-            found: str | None = _trashed(scope, subject, slot, run_check)
+            return _trashed(scope, subject, slot, run_check)
         case MovePath(subject) | CopyPath(subject) | TrashPath(subject) | RestoreFile(subject):
-            found = fingerprint(scope, subject)
+            return fingerprint(scope, subject, run_check)
         case UnpackArchive(subject) | RemoveDir(subject) | WriteFile(subject):
-            found = fingerprint(scope, subject)
-        case _:
-            return None
+            return fingerprint(scope, subject, run_check)
+        case PackFiles(sources):
+            digest = hashlib.sha256()
+            for source in sources:
+                digest.update(f"{fingerprint(scope, source, run_check)}\n".encode())
+            return "files:" + digest.hexdigest()
+    return None
+
+
+def _check_expected(effect: Effect, scope: Scope, run_check: disk.Check) -> str | None:
+    """The fingerprint of what the effect consumes; raises Refusal if that is not as expected."""
+    found = subject_fingerprint(effect, scope, run_check)
     if effect.expect is None or found == effect.expect:
         return found
     # A folder that is to go when it is empty is let go when it is.
     if isinstance(effect, RemoveDir):
-        _check_empty(scope, subject)
+        _check_empty(scope, effect.path)
         return found
-    raise Refusal("undo.changed", path=scope.shown(subject))
+    raise Refusal("undo.changed", path=scope.shown((*effect.reads(), *effect.writes())[0]))
 
 
 def _trashed(scope: Scope, path: str, slot: str, run_check: disk.Check) -> str:

@@ -28,7 +28,14 @@ from metnosd.resolve_args import Reading, check_words
 
 log = structlog.get_logger(__name__)
 
-FAST: Mapping[str, str] = {"undo": "undo_actions", "redo": "redo_actions", "help": "get_help"}
+FAST: Mapping[str, str] = {
+    "undo": "undo_actions",
+    "redo": "redo_actions",
+    "help": "get_help",
+    "history": "list_actions",
+    "grants": "list_grants",
+    "revoke": "delete_grants",
+}
 """Signals that decide alone, and the executor that each means."""
 
 BASE_TOKENS = 120
@@ -105,7 +112,9 @@ class Planner:
         tool = FAST.get(signals.signal or "")
         if tool is None or pool.get(tool) is None:
             return None
-        return Plan((Step(tool, {"count": signals.count} if signals.count else {}),))
+        said = {"count": signals.count, "query": signals.query}
+        taken = pool.executors[pool.names.index(tool)].schema["properties"]
+        return Plan((Step(tool, {name: value for name, value in said.items() if value and name in taken}),))
 
     async def plan(
         self,

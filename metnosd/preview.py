@@ -29,7 +29,7 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
     spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
-    pool = turn_pool(parts, signals, context, message.text)
+    pool = turn_pool(parts, signals, context, message)
     pooled = time.monotonic()
     shown: dict[str, Any] = {
         "text": message.text,
@@ -94,7 +94,7 @@ def _from_plan(plan: Plan, pool: Pool, parts: Parts, context: Context, reading: 
         if problem is not None:
             shown["problem"] = problem
         steps.append(shown)
-    verdict = parts.vaglio.judge(ResolvedPlan(plan, {}, tuple(pending)), context.user)
+    verdict = parts.vaglio.judge(ResolvedPlan(plan, {}, tuple(pending)), parts.case(context, "message"))
     for step in plan.steps:
         executor = pool.get(step.tool)
         assert executor is not None

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event
 from typing import Any
@@ -17,8 +17,10 @@ import structlog
 from metnosd.effects import Effect, effect_from_json
 from metnosd.entries import Entry, Status, StepOutcome
 from metnosd.executor import Cancelled, Effects, Executor, Found, Limits, Registry, Run
+from metnosd.measure import Fixed
 from metnosd.plan import Plan, Step, plan_from_json
 from metnosd.resolve_args import Reading, resolve_arguments, to_plain
+from metnosd.scope import Scope
 from metnosd.sentence import Question, Refusal, Sentence, say
 from metnosd.store import from_text, to_text
 from metnosd.user import User
@@ -28,7 +30,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ResolvedStep:
-    """A step with effect on concrete targets; `index` counts from 1. `problems` name what it leaves out."""
+    """A step with effect on concrete targets; `index` counts from 1. `problems` name what it leaves out.
+
+    `files` and `bytes` count what the effects touch, folders with all that is in them, and `overwrites` the
+    files whose content they replace. `ask`, `choices` and `settles` are those of `Effects`.
+    """
 
     index: int
     tool: str
@@ -36,6 +42,17 @@ class ResolvedStep:
     args: Mapping[str, object]
     effects: tuple[Effect, ...]
     problems: tuple[Sentence, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    overwrites: int = 0
+    ask: Sentence | None = None
+    choices: Mapping[str, tuple[Effect, ...]] = field(default_factory=dict)
+    settles: tuple[int, ...] = ()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """Each capability that the step needs."""
+        return tuple(self.capability.split())
 
     def to_json(self) -> dict[str, object]:
         """The step as `metnosd plan` and the consent request show it."""
@@ -45,7 +62,16 @@ class ResolvedStep:
             "capability": self.capability,
             "args": dict(self.args),
             "effects": [effect.to_json() for effect in self.effects],
+            "files": self.files,
+            "bytes": self.bytes,
+            "overwrites": self.overwrites,
+            "choices": {name: [effect.to_json() for effect in chosen] for name, chosen in self.choices.items()},
         }
+
+    def to_state(self) -> dict[str, object]:
+        """The step as the database keeps it."""
+        ask = _sentences((self.ask,)) if self.ask else None
+        return self.to_json() | {"problems": _sentences(self.problems), "ask": ask, "settles": list(self.settles)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +93,19 @@ class ResolvedPlan:
             {
                 "plan": self.plan.to_json(),
                 "done": {str(index): _step_to_json(step) for index, step in self.done.items()},
-                "pending": [s.to_json() | {"problems": _sentences(s.problems)} for s in self.pending],
+                "pending": [step.to_state() for step in self.pending],
             }
         )
+
+    def choose(self, choice: str) -> ResolvedPlan:
+        """The plan with the effects of `choice` in each step that offers it."""
+        pending = tuple(replace(step, effects=step.choices.get(choice, step.effects)) for step in self.pending)
+        return replace(self, pending=pending)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names of the answers beside yes and no, each once."""
+        return tuple(dict.fromkeys(name for step in self.pending for name in step.choices))
 
 
 def resolved_from_text(text: str) -> ResolvedPlan:
@@ -78,17 +114,24 @@ def resolved_from_text(text: str) -> ResolvedPlan:
     return ResolvedPlan(
         plan=plan_from_json(data["plan"]),
         done={int(index): _step_from_json(step) for index, step in data["done"].items()},
-        pending=tuple(
-            ResolvedStep(
-                index=step["index"],
-                tool=step["tool"],
-                capability=step["capability"],
-                args=step["args"],
-                effects=tuple(effect_from_json(effect) for effect in step["effects"]),
-                problems=tuple(say(key, **values) for key, values in step["problems"]),
-            )
-            for step in data["pending"]
-        ),
+        pending=tuple(_pending_from_json(step) for step in data["pending"]),
+    )
+
+
+def _pending_from_json(step: Mapping[str, Any]) -> ResolvedStep:
+    return ResolvedStep(
+        index=step["index"],
+        tool=step["tool"],
+        capability=step["capability"],
+        args=step["args"],
+        effects=tuple(effect_from_json(effect) for effect in step["effects"]),
+        problems=tuple(say(key, **values) for key, values in step["problems"]),
+        files=step["files"],
+        bytes=step["bytes"],
+        overwrites=step["overwrites"],
+        ask=say(step["ask"][0][0], **step["ask"][0][1]) if step["ask"] else None,
+        choices={name: tuple(effect_from_json(e) for e in chosen) for name, chosen in step["choices"].items()},
+        settles=tuple(step["settles"]),
     )
 
 
@@ -128,6 +171,7 @@ class Context:
     now: datetime
     last: tuple[Entry, ...]
     cancelled: Event = field(default_factory=Event)
+    reply_to: str | None = None
 
 
 class Resolver:
@@ -141,13 +185,19 @@ class Resolver:
         limits: Limits,
         facts: Mapping[str, Any],
         may_read: Callable[[Executor, User], Refusal | None],
+        fix: Callable[[Sequence[Effect], Scope, Callable[[], None]], Fixed],
     ) -> None:
-        """`may_read` is Vaglio's judgement on a step without effect; None lets it run."""
+        """`may_read` is Vaglio's judgement on a step without effect; None lets it run. `fix` binds effects to
+        what they act on (`metnosd.measure`)."""
         self._registry = registry
         self._reading = reading
         self._limits = limits
         self._facts = facts
         self._may_read = may_read
+        self._fix_effects = fix
+
+    def _fix(self, effects: Sequence[Effect], run: Run) -> Fixed:
+        return self._fix_effects(effects, run.scope, run.check)
 
     async def resolve(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
         """Go on with `plan` after the steps `done`: readers run, then the effects that follow them.
@@ -170,6 +220,8 @@ class Resolver:
                 finished[index] = result
                 if result.status in ("failed", "refused", "asked"):
                     return ResolvedPlan(plan, finished)
+            elif _builds_on(result, pending):
+                break
             else:
                 pending.append(result)
                 waiting.add(index)
@@ -202,7 +254,34 @@ class Resolver:
             return StepOutcome(step.tool, "failed", problems=(say("step.failed", error=type(error).__name__),))
         if isinstance(result, Found):
             return _found(step.tool, result)
-        return _effects(step, index, executor, args, result)
+        return self._fixed(step, index, executor, args, result, run)
+
+    def _fixed(
+        self, step: Step, index: int, executor: Executor, args: Mapping[str, Any], result: Effects, run: Run
+    ) -> StepOutcome | ResolvedStep:
+        """The step with its effects bound to what they act on as it is now."""
+        if not result.effects and result.ask is None:
+            status: Status = "failed" if result.problems else "nothing"
+            return StepOutcome(step.tool, status, problems=result.problems)
+        plain = {name: to_plain(value) for name, value in args.items()}
+        fixed = self._fix(result.effects, run)
+        problems = (*result.problems, *fixed.problems)
+        if result.effects and not fixed.effects and result.ask is None:
+            return StepOutcome(step.tool, "failed", problems=problems)
+        return ResolvedStep(
+            index,
+            step.tool,
+            executor.capability,
+            plain,
+            fixed.effects,
+            problems,
+            fixed.files,
+            fixed.bytes,
+            fixed.overwrites,
+            result.ask,
+            result.choices,
+            result.settles,
+        )
 
     def _run_for(
         self,
@@ -227,8 +306,17 @@ class Resolver:
             lang=context.lang,
             limits=self._limits,
             cancelled=context.cancelled,
-            facts={**self._facts, "user": context.user, "turn": context.turn},
+            facts={**self._facts, "user": context.user, "turn": context.turn, "reply_to": context.reply_to},
         )
+
+
+def _builds_on(step: ResolvedStep, pending: Sequence[ResolvedStep]) -> bool:
+    """Whether `step` acts on something that an effect before it will have changed by then."""
+    written = {path for earlier in pending for effect in earlier.effects for path in effect.writes()}
+    return any(
+        effect.expect is not None and effect.undoes is None and not written.isdisjoint(effect.writes())
+        for effect in step.effects
+    )
 
 
 def _choices(question: Question) -> Sentence | None:
@@ -240,13 +328,3 @@ def _found(tool: str, found: Found) -> StepOutcome:
     if not found.entries and not found.problems and found.note is None:
         status = "nothing"
     return StepOutcome(tool, status, found.entries, found.problems, found.note, found.truncated)
-
-
-def _effects(
-    step: Step, index: int, executor: Executor, args: Mapping[str, Any], result: Effects
-) -> StepOutcome | ResolvedStep:
-    if not result.effects:
-        status: Status = "failed" if result.problems else "nothing"
-        return StepOutcome(step.tool, status, problems=result.problems)
-    plain = {name: to_plain(value) for name, value in args.items()}
-    return ResolvedStep(index, step.tool, executor.capability, plain, result.effects, result.problems)

@@ -83,8 +83,8 @@ class Scope:
 
     `roots` are folders; a root that is a link stands for its target. `home` is what `~` means.
     `folder_words` maps a word of any language, casefolded, to a key of the XDG user folders ("scaricati" to
-    "DOWNLOAD"). `keep` holds what was deleted or overwritten. `closed` are folders that stay out of reach
-    below a root, as the keep always is; one that itself holds a root is not closed.
+    "DOWNLOAD"). `keep` holds what was deleted or overwritten. `closed` are folders and files that stay out of
+    reach, as the keep always does; a root inside one is out of reach whole.
     """
 
     def __init__(
@@ -104,8 +104,14 @@ class Scope:
             self._aliases.setdefault(os.path.normpath(home), self.home)
         kept = (keep.folder,) if keep else ()
         shut = (os.path.realpath(folder) for folder in (*closed, *kept))
-        self._closed = tuple(one for one in shut if not any(is_inside(root, one) for root in self.roots))
+        self._closed = tuple(one for one in shut if any(self._matters(one, root) for root in self.roots))
         self._finder = Finder(self.roots, self.home, folder_words or {}, self._admit, self.shown)
+
+    @staticmethod
+    def _matters(shut: str, root: str) -> bool:
+        """Whether closing `shut` takes anything away from `root` that is not hidden anyway."""
+        inside = is_inside(shut, root) and not any(part.startswith(".") for part in shut[len(root) :].split("/"))
+        return inside or is_inside(root, shut)
 
     def locate(self, text: str, want: Want = "any") -> str:
         """The absolute path, inside the roots, of the thing that was called `text`.

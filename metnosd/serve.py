@@ -18,10 +18,12 @@ import structlog
 from channels.unix_socket import SocketInUse, UnixSocket
 from metnosd.assemble import Assembly, assemble, make_catalog, model_status, own_version, system_clock
 from metnosd.commands.progress import fetch_progress
+from metnosd.credentials import load_credentials
 from metnosd.locations import Locations
 from metnosd.logs import configure_logs
 from metnosd.model.host import ModelHost
 from metnosd.planner import choose_level
+from metnosd.redact import Redactor
 from metnosd.sentence import Sentence, say
 from metnosd.settings import Settings
 
@@ -30,8 +32,9 @@ log = structlog.get_logger(__name__)
 
 async def serve(settings: Settings, places: Locations) -> None:
     """Serve until SIGTERM or SIGINT. Raises what stops the start (settings, lexicon, policy, socket)."""
-    configure_logs(settings.log.level)
-    async with daemon(settings, places) as (assembly, host):
+    redactor = Redactor(load_credentials(places, os.environ).values())
+    configure_logs(settings.log.level, redactor)
+    async with daemon(settings, places, redactor) as (assembly, host):
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,8 +47,10 @@ async def serve(settings: Settings, places: Locations) -> None:
 
 
 @contextlib.asynccontextmanager
-async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[Assembly, ModelHost]]:
-    """A daemon that answers on its socket for the length of a block."""
+async def daemon(
+    settings: Settings, places: Locations, redactor: Redactor | None = None
+) -> AsyncIterator[tuple[Assembly, ModelHost]]:
+    """A daemon that answers on its socket for the length of a block; `redactor` knows its secrets."""
     profile = make_catalog(settings, places).get()
     with _alone(places), fetch_progress() as on_progress:
         host = ModelHost(
@@ -69,6 +74,7 @@ async def daemon(settings: Settings, places: Locations) -> AsyncIterator[tuple[A
             level=choose_level(os.environ, profile.args, profile.flow),
             model_ready=lambda: _not_ready(host),
             status=lambda: _status(host, places),
+            redactor=redactor,
         )
         host.keep_warm(assembly.parts.planner.prefix)
         if settings.model.eager:

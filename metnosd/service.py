@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,24 +52,39 @@ class Service(Protocol):
         *,
         lang: str | None,
         message_id: str | None,
+        outside: Sequence[str] = (),
+        reply_to: str | None = None,
     ) -> Message:
-        """A message of `user`, stamped; refuses one that is empty or too long."""
+        """A message of `user`, stamped; refuses one that is empty or too long.
+
+        `outside` are texts of others that came with it, `reply_to` the message or turn that it answers.
+        """
         ...
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """Take a turn. A message that came before gets the reply of then."""
         ...
 
-    async def consent(self, user: User, token: str, yes: bool) -> bool:
-        """Answer a question; whether it was accepted."""
+    async def consent(self, user: User, token: str, yes: bool, choice: str | None = None) -> bool:
+        """Answer a question, with one of its choices where it has them; whether it was accepted."""
         ...
 
     async def cancel(self, user: User, message_id: str) -> Reply:
         """Stop the turn of a message, and say whether there was one."""
         ...
 
-    async def revert(self, user: User, channel: str, conversation: str, tool: str, count: int) -> Reply:
-        """Undo (`undo_actions`) or redo (`redo_actions`) the last `count` turns."""
+    async def revert(
+        self,
+        user: User,
+        channel: str,
+        conversation: str,
+        tool: str,
+        count: int,
+        *,
+        turn: str | None = None,
+        tell: Tell = lambda _event: None,
+    ) -> Reply:
+        """Undo (`undo_actions`) or redo (`redo_actions`) the last `count` turns, or the one `turn`."""
         ...
 
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:

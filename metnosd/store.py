@@ -107,7 +107,50 @@ def _verdicts_and_grants(db: Database) -> None:
     db.table("grants").create_index(["user"])
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants)
+def _schedules_and_runs(db: Database) -> None:
+    db.table("schedules").create(
+        {
+            "id": str,
+            "user": str,
+            "state": str,
+            "failures": int,
+            "quiet_until": str,
+            "ended_at": str,
+            "record": str,
+        },
+        pk="id",
+        not_null={"user", "state", "failures", "record"},
+        defaults={"failures": 0},
+    )
+    db.table("schedules").create_index(["user"])
+    db.table("schedules").create_index(["state"])
+    db.table("schedule_marks").create({"schedule": str, "accounted_until": str}, pk="schedule")
+    db.table("runs").create(
+        {
+            "id": int,
+            "schedule": str,
+            "due_at": str,
+            "state": str,
+            "claimed_at": str,
+            "ended_at": str,
+            "late_s": float,
+            "turn": str,
+            "note": str,
+            "tries": int,
+            "told": int,
+            "by_hand": int,
+        },
+        pk="id",
+        not_null={"schedule", "due_at", "state", "note", "tries", "told", "by_hand"},
+        defaults={"note": "", "tries": 0, "told": 1, "by_hand": 0},
+    )
+    db.table("runs").create_index(["schedule", "due_at"], unique=True)
+    db.execute("create index idx_runs_due on runs (schedule, due_at) where state = 'due'")
+    db.execute("create index idx_runs_claimed on runs (schedule, due_at) where state = 'claimed'")
+    db.execute("create index idx_runs_untold on runs (due_at) where told = 0")
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants, _schedules_and_runs)
 """Each brings the file from the version that is its index to the next (`PRAGMA user_version`)."""
 
 

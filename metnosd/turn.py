@@ -14,19 +14,22 @@ from typing import Any, TypeVar
 
 import structlog
 
-from metnosd.act import Actor, describe
+from metnosd.act import Actor
 from metnosd.consent import Consent, Consents
-from metnosd.entries import Outcome, Status, StepOutcome
+from metnosd.entries import Entry, Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled, Executor, Registry
 from metnosd.kinds import Kinds
+from metnosd.leave import Leave, Withheld
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import Signals, read_signals
 from metnosd.lexicon.spans import read_spans
-from metnosd.message import ConsentRequest, Message, Reply, UndoOffer
+from metnosd.message import Message, Reply, UndoOffer
 from metnosd.model.service import TOLD_CODES, ModelError
 from metnosd.plan import Plan, PlanError, Step
 from metnosd.planner import Planned, Planner, is_only_words
 from metnosd.pool import FINAL, Pool, make_pool, reached_effects
+from metnosd.records import Records
+from metnosd.redact import Redactor
 from metnosd.reply import Voice, outcome_of
 from metnosd.resolve import Context, ResolvedPlan, Resolver
 from metnosd.resolve_args import Reading
@@ -35,7 +38,7 @@ from metnosd.sentence import Sentence, say
 from metnosd.service import Progress, Tell
 from metnosd.turns import Turns
 from metnosd.user import User
-from metnosd.vaglio import Vaglio, Verdict
+from metnosd.vaglio import Case, Origin, Vaglio
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +61,9 @@ class Parts:
     consents: Consents
     actor: Actor
     turns: Turns
+    records: Records
+    redactor: Redactor
+    case: Callable[[Context, Origin], Case]
     may_use: Callable[[Executor, User], bool]
     scope: Callable[[Context], Scope]
     clock: Callable[[], datetime]
@@ -74,11 +80,10 @@ class Turn:
         self._message = message
         self._signals = signals
         self._tell = tell
-        self._answers: asyncio.Queue[bool] = asyncio.Queue()
         self._stage: asyncio.Task[Any] | None = None
         self._finished: dict[int, StepOutcome] = {}
-        self.waiting_for: str | None = None
         self._voice = Voice(parts.lexicon, context.lang, context.user.zone, context.user.home)
+        self.leave = Leave(parts, context, message, self._voice, tell)
         self._effects = frozenset(item.name for item in parts.registry if item.effect)
 
     async def take(self) -> Reply:
@@ -86,21 +91,27 @@ class Turn:
         return await self._guarded(self._take)
 
     async def _take(self) -> Reply:
-        pool = turn_pool(self._parts, self._signals, self.context, self._message.text)
+        if not self._message.text:
+            outside = self._message.outside
+            return await self._end(Outcome("asked", (), say("message.what_with", count=len(outside))))
+        pool = turn_pool(self._parts, self._signals, self.context, self._message)
         planned = await self._stoppable(self._plan(pool))
         return await self._carry_out(planned.plan, {}, self._words_warning(planned, pool))
 
     async def resume(self, consent: Consent) -> Reply:
-        """Go on after a question that was answered with yes, as it was stored."""
+        """Go on after a question that was answered, as it was stored, if nothing has changed since."""
         stored = consent.resolved
 
         async def way() -> Reply:
-            verdict = self._parts.vaglio.judge(stored, self.context.user)
+            steps = _in_order(stored.done)
+            verdict = await self.leave.judge(stored)
             if verdict.answer == "deny":
                 # The policy was changed since the question was put.
-                steps = tuple(stored.done[index] for index in sorted(stored.done))
                 return await self._end(Outcome("refused", steps, verdict.reason))
-            return await self._carry_out(stored.plan, stored.done, None, stored)
+            approved, changed = await self.leave.look_again(stored.choose(consent.state))
+            if changed:
+                return await self._end(Outcome("refused", steps, say("consent.stale", what=changed[0])))
+            return await self._carry_out(stored.plan, stored.done, None, approved)
 
         return await self._guarded(way)
 
@@ -123,7 +134,7 @@ class Turn:
 
     def _so_far(self, status: Status, reason: Sentence) -> Outcome:
         """The outcome of a turn that ends early: what was done stays named."""
-        steps = tuple(self._finished[index] for index in sorted(self._finished))
+        steps = _in_order(self._finished)
         acted = any(step.tool in self._effects and step.entries for step in steps)
         return Outcome("partial" if acted else status, steps, reason)
 
@@ -146,22 +157,17 @@ class Turn:
 
     async def refuse(self, consent: Consent) -> Reply:
         """End a turn whose stored question was answered with no."""
-        done = consent.resolved.done
-        outcome = self._without_leave(tuple(done[index] for index in sorted(done)), False)
-        assert outcome is not None
-        return await self._end(outcome)
+        return await self._end(self._without_leave(_in_order(consent.resolved.done), Withheld(say("consent.no"))))
 
     async def ask_again(self, consent: Consent) -> Reply:
         """Put a stored question once more, to somebody who sent the message again, and go on with the answer."""
         stored = consent.resolved
-        verdict = self._parts.vaglio.judge(stored, self.context.user)
 
         async def way() -> Reply:
-            answer = await self._stoppable(self._ask(consent, stored, verdict))
-            refused = self._without_leave(tuple(stored.done[i] for i in sorted(stored.done)), answer)
-            if refused is not None:
-                return await self._end(refused)
-            return await self._carry_out(stored.plan, stored.done, None, stored)
+            granted = await self._stoppable(self.leave.get(stored, asked=consent))
+            if isinstance(granted, Withheld):
+                return await self._end(self._without_leave(_in_order(stored.done), granted))
+            return await self._carry_out(stored.plan, stored.done, None, granted)
 
         return await self._guarded(way)
 
@@ -174,10 +180,6 @@ class Turn:
         self.context.cancelled.set()
         if self._stage is not None:
             self._stage.cancel()
-
-    def answer(self, yes: bool) -> None:
-        """Hand the answer of the question `waiting_for` to the turn."""
-        self._answers.put_nowait(yes)
 
     async def _plan(self, pool: Pool) -> Planned:
         plan = self._parts.planner.fast(self._signals, pool)
@@ -231,9 +233,10 @@ class Turn:
             if not resolved.pending:
                 break
             if approved is None:
-                refusal = await self._leave(resolved)
-                if refusal is not None:
-                    return await self._end(refusal)
+                granted = await self._stoppable(self.leave.get(resolved))
+                if isinstance(granted, Withheld):
+                    return await self._end(self._without_leave(_in_order(resolved.done), granted))
+                resolved = granted
             approved = None
             self._tell(Progress("acting"))
             self._parts.turns.set_kind(self.context.turn, kind_of(plan))
@@ -244,77 +247,18 @@ class Turn:
             else:
                 continue
             break
-        steps = tuple(self._finished[index] for index in sorted(self._finished))
+        steps = _in_order(self._finished)
         outcome = outcome_of(plan, steps, self._effects)
         if warning is not None:
             outcome = Outcome("nothing", steps, warning, outcome.text)
         return await self._end(outcome)
 
-    async def _leave(self, resolved: ResolvedPlan) -> Outcome | None:
-        """None when `resolved` may be carried out; else what became of it."""
-        verdict = self._parts.vaglio.judge(resolved, self.context.user)
-        steps = tuple(resolved.done[index] for index in sorted(resolved.done))
-        if verdict.answer == "allow":
-            return None
-        if verdict.answer == "deny":
-            return Outcome("refused", steps, verdict.reason)
-        consent = await asyncio.to_thread(
-            self._parts.consents.ask,
-            self.context.turn,
-            self.context.user.name,
-            self._message.conversation,
-            resolved,
-            self._parts.clock(),
-        )
-        answer = await self._stoppable(self._ask(consent, resolved, verdict))
-        return self._without_leave(steps, answer)
-
-    def _without_leave(self, steps: tuple[StepOutcome, ...], answer: bool | None) -> Outcome | None:
-        """What became of a plan whose question got `answer`; None where it may go on."""
-        if answer:
-            return None
+    def _without_leave(self, steps: tuple[StepOutcome, ...], withheld: Withheld) -> Outcome:
+        """What became of a plan that may not go on."""
         acted = any(step.tool in self._effects and step.entries for step in steps)
-        key = "consent.expired" if answer is None else "consent.no"
-        return Outcome("partial" if acted else "refused", steps, say(f"{key}_rest" if acted else key))
-
-    async def _ask(self, consent: Consent, resolved: ResolvedPlan, verdict: Verdict) -> bool | None:
-        """Put the question; its answer, or None when none came in time."""
-        self.waiting_for = consent.token
-        await asyncio.to_thread(self._parts.turns.ask, self.context.turn)
-        self._tell(
-            ConsentRequest(
-                message=self._message.id,
-                token=consent.token,
-                digest=consent.digest,
-                text=self._question(resolved, verdict),
-                steps=tuple(step.to_json() for step in resolved.pending),
-                expires_at=consent.expires_at,
-            )
-        )
-        try:
-            async with asyncio.timeout((consent.expires_at - self._parts.clock()).total_seconds()):
-                return await self._answers.get()
-        except TimeoutError:
-            if await asyncio.to_thread(self._parts.consents.expire, consent.token):
-                return None
-            return await self._answers.get()
-        except asyncio.CancelledError:
-            if self.context.cancelled.is_set():
-                # Nobody waits for the answer any more, so none may be given.
-                await asyncio.to_thread(self._parts.consents.expire, consent.token)
-            raise
-        finally:
-            self.waiting_for = None
-
-    def _question(self, resolved: ResolvedPlan, verdict: Verdict) -> str:
-        """All that would be done, line by line: what is approved is what is read."""
-        scope = self._parts.scope(self.context)
-        lines = [self._voice.say(verdict.reason)]
-        for step in resolved.pending:
-            for effect in step.effects:
-                lines.append(self._voice.say(say(f"ask.{effect.kind}", **describe(effect, scope))))
-            lines += [self._voice.say(problem) for problem in step.problems]
-        return "\n".join([*lines, self._voice.say(say("ask.go_ahead"))])
+        key = withheld.reason.key
+        reason = say(f"{key}_rest") if acted and not withheld.denied else withheld.reason
+        return Outcome("partial" if acted else "refused", steps, reason)
 
     async def _end(self, outcome: Outcome) -> Reply:
         offer = await asyncio.to_thread(self._parts.undo_offer, self.context.turn)
@@ -323,10 +267,15 @@ class Turn:
             # "undo" said again goes on to the turn before; this one is taken back by "redo".
             offer = None
         reply = self._voice.reply(outcome, offer, effects=self._effects, redo=undid)
+        reply = Reply.from_json(self._parts.redactor.value(reply.to_json()))
         left = [step.entries for step in outcome.steps if step.tool != FINAL]
-        entries = left[-1] if left else None
+        entries = left[-1] if left else self.context.last if not self._message.text else None
         await asyncio.to_thread(self._parts.turns.end, self.context.turn, reply.to_json(), entries)
         return reply
+
+
+def _in_order(done: Mapping[int, StepOutcome]) -> tuple[StepOutcome, ...]:
+    return tuple(done[index] for index in sorted(done))
 
 
 def kind_of(plan: Plan) -> str:
@@ -335,15 +284,18 @@ def kind_of(plan: Plan) -> str:
     return "undo" if "undo_actions" in tools else "redo" if "redo_actions" in tools else "act"
 
 
-def turn_pool(parts: Parts, signals: Signals, context: Context, text: str) -> Pool:
+def turn_pool(parts: Parts, signals: Signals, context: Context, message: Message) -> Pool:
     """The executors that this user may use for this turn.
 
-    Only a message that points back ("delete them") and names nothing of its own may take the entries of the
-    answer before: else a small model takes them in place of the files that were named.
+    What came with the message may be taken; else only a message that points back ("delete them") and names
+    nothing of its own may take the entries of the answer before: else a small model takes them in place of the
+    files that were named.
     """
     kinds: tuple[str, ...] = ()
-    if "back" in signals.within:
-        spans = read_spans(text, parts.lexicon, parts.kinds, signals.lang)
+    if message.outside:
+        kinds = kinds_of(context)
+    elif "back" in signals.within:
+        spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
         own = spans["kind"] or spans["category"] or any("." in path for path in spans["path"])
         kinds = () if own else kinds_of(context)
     return make_pool(parts.registry, signals, kinds, may_use=lambda item: parts.may_use(item, context.user))
@@ -357,6 +309,13 @@ def kinds_of(context: Context) -> tuple[str, ...]:
 def read_message(message: Message, lexicon: Lexicon, prior: str | None = None) -> Signals:
     """The signals of `message`; `prior` is the language of the turn before."""
     return read_signals(message.text, lexicon, message.lang or message.user.lang, prior)
+
+
+def entries_with(message: Message, last: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """What `from` 0 means to `message`: the texts that came with it, else what the conversation came to last."""
+    if not message.outside:
+        return last
+    return tuple(Entry("texts", {"text": text}) for text in message.outside)
 
 
 def new_turn_id() -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from metnosd.entries import Entry
 from metnosd.message import Message
+from metnosd.redact import Redactor
 from metnosd.store import Store, from_text, to_text
 
 KEPT_ENTRIES = 1000
@@ -25,8 +26,10 @@ class TurnRecord:
 class Turns:
     """The turns in the database."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, redactor: Redactor | None = None) -> None:
+        """`redactor` takes secrets out of what later messages could refer to."""
         self._store = store
+        self._redactor = redactor or Redactor()
 
     def open(self, turn: str, message: Message, lang: str) -> TurnRecord | None:
         """Store `message` as `turn`; the earlier turn if this message came before."""
@@ -49,16 +52,31 @@ class Turns:
                     "state": "open",
                     "reply": None,
                     "entries": None,
+                    "reply_to": message.reply_to,
                 }
             )
         return None
+
+    def judged(self, turn: str, answer: str, rule: str) -> None:
+        """Store the newest verdict on `turn` and the rule that decided."""
+        with self._store.transaction() as db:
+            db.table("turns").update(turn, {"verdict": answer, "rule": rule})
+
+    def of_message(self, user: str, channel: str, message_id: str) -> str | None:
+        """The turn of a message, or of the turn that has this id."""
+        sql = (
+            "select id from turns where user = :user and"
+            " ((channel = :channel and message_id = :message) or id = :message) order by rowid desc limit 1"
+        )
+        rows = self._store.rows(sql, {"user": user, "channel": channel, "message": message_id})
+        return next((str(row["id"]) for row in rows), None)
 
     def end(self, turn: str, reply: dict[str, Any], entries: tuple[Entry, ...] | None) -> None:
         """Store the last word on `turn`, and the entries that it left for `from` 0; None: it looked at none."""
         values: dict[str, Any] = {"state": "ended", "reply": to_text(reply)}
         if entries is not None:
             kept = [{"kind": e.kind, "fields": dict(e.fields)} for e in entries[:KEPT_ENTRIES]]
-            values["entries"] = to_text(kept)
+            values["entries"] = to_text(self._redactor.value(kept))
         with self._store.transaction() as db:
             db.table("turns").update(turn, values)
 

@@ -1,70 +1,163 @@
-"""Vaglio: allows, asks or denies, by rules that fail closed. What has no rule is denied."""
+"""Vaglio: allows, asks or denies, by rules that fail closed. What has no rule is denied.
+
+The order is fixed: guards deny first; then the level's answer to each capability; a standing grant turns an
+"ask" into an "allow"; quantities, recipients and an executor's own question turn an "allow" into an "ask".
+"""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import structlog
 
 from metnosd.executor import Executor
-from metnosd.resolve import ResolvedPlan
+from metnosd.grants import Grant
+from metnosd.policy import Answer, Policy, PolicyError, load_policy
+from metnosd.resolve import ResolvedPlan, ResolvedStep
+from metnosd.scope import is_inside
 from metnosd.sentence import Refusal, Sentence, say
 from metnosd.user import User
+from metnosd.userdirs import read_user_dirs
 
-Answer = Literal["allow", "ask", "deny"]
+log = structlog.get_logger(__name__)
+
+Origin = Literal["message", "schedule"]
+Known = Literal["unknown", "new", "known"]
 
 _SEVERITY: Mapping[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
-
-class PolicyError(Exception):
-    """The policy file cannot be used; the message names file and key."""
-
-
-class _Policy(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    levels: dict[str, dict[str, Answer]]
+KEPT_FAULTS = 20
+"""How many of its own faults Vaglio remembers for `status` and `doctor`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, the rule that decided, and the reason for the user."""
+    """The answer, the rule that decided, and the reason for the user; `grant` is the one that it rests on."""
 
     answer: Answer
     rule: str
     reason: Sentence
     provisional: bool = False
+    grant: str | None = None
 
     def to_json(self) -> dict[str, object]:
         """The verdict as `metnosd plan` shows it."""
-        return {"answer": self.answer, "rule": self.rule, "provisional": self.provisional}
+        return {"answer": self.answer, "rule": self.rule, "grant": self.grant, "provisional": self.provisional}
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a plan is judged in: for whom, when (in the user's zone), and whether they or a schedule began it.
+
+    `known` tells of a recipient whether they are nobody we know, new to this user, or written to before.
+    """
+
+    user: User
+    now: datetime
+    origin: Origin = "message"
+    grants: Sequence[Grant] = ()
+    known: Callable[[str], Known] = lambda _recipient: "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A judgement that could not be made, and was a denial therefore."""
+
+    at: datetime
+    error: str
+
+
+@dataclass
 class Vaglio:
-    """Judges by level of the user and capability of the executor."""
+    """Judges by the policy that `read` gives; a policy that cannot be read denies everything.
 
-    def __init__(self, levels: Mapping[str, Mapping[str, Answer]]) -> None:
-        self._levels = levels
+    `own` are the daemon's own folders and files, which are guarded whatever the policy says.
+    """
 
-    def judge(self, resolved: ResolvedPlan, user: User) -> Verdict:
-        """The strictest answer to any effect of `resolved`."""
+    read: Callable[[], Policy]
+    own: tuple[str, ...] = ()
+    faults: deque[Fault] = field(default_factory=lambda: deque(maxlen=KEPT_FAULTS))
+
+    def judge(self, resolved: ResolvedPlan, case: Case) -> Verdict:
+        """The strictest answer to any effect of `resolved`. Never raises: a fault is a denial."""
+        try:
+            return self._judge(resolved, case)
+        except Exception as error:  # noqa: BLE001 - what cannot be judged is denied, whatever went wrong
+            return self.fault(case.now, error)
+
+    def fault(self, now: datetime, error: BaseException) -> Verdict:
+        """The denial that a judgement ends in which could not be made, logged and kept for `doctor`."""
+        log.error("vaglio_fault", error=str(error), kind=type(error).__name__)
+        self.faults.append(Fault(now, f"{type(error).__name__}: {error}"))
+        rule = "fault/policy" if isinstance(error, PolicyError) else f"fault/{type(error).__name__}"
+        return Verdict("deny", rule, say("vaglio.fault", reason=f"{type(error).__name__}: {error}"))
+
+    def _judge(self, resolved: ResolvedPlan, case: Case) -> Verdict:
+        policy = self.read()
         verdict = Verdict("allow", "no_effect", say("vaglio.no_effect"))
         for step in resolved.pending:
-            found = self.judge_capability(step.capability, user)
-            if _SEVERITY[found.answer] > _SEVERITY[verdict.answer] or verdict.rule == "no_effect":
-                verdict = found
+            for found in self._step(step, resolved, policy, case):
+                if _SEVERITY[found.answer] > _SEVERITY[verdict.answer] or verdict.rule == "no_effect":
+                    verdict = found
         return verdict
 
+    def _step(self, step: ResolvedStep, resolved: ResolvedPlan, policy: Policy, case: Case) -> Iterator[Verdict]:
+        """Every answer to `step`; the strictest one counts, of equal ones the first."""
+        yield from self._guards(step, policy, case)
+        for capability in step.capabilities:
+            base = _base(policy, capability, case.user)
+            grant = next((g for g in case.grants if g.covers(step, capability)), None)
+            if base.answer == "ask" and grant is not None and capability not in policy.guards.never:
+                reason = say("vaglio.allow")
+                base = Verdict("allow", f"grant/{grant.id}", reason, grant=grant.id)
+            yield base
+            if base.answer == "allow" and capability not in policy.raises.exempt:
+                yield from _raises(step, resolved, policy, case, grant)
+        if step.ask is not None:
+            yield Verdict("ask", f"executor/{step.ask.key}", step.ask)
+
+    def _guards(self, step: ResolvedStep, policy: Policy, case: Case) -> Iterator[Verdict]:
+        guards = policy.guards
+        for capability in step.capabilities:
+            if capability in guards.never:
+                yield _denied("guard/never", "vaglio.never", capability=capability)
+            if case.origin == "schedule" and capability in guards.never_scheduled:
+                yield _denied("guard/never_scheduled", "vaglio.never_scheduled", capability=capability)
+        for effect in step.effects:
+            for path in (*effect.reads(), *effect.writes()):
+                if self.is_protected(path, policy, case.user):
+                    yield _denied("guard/protected", "vaglio.protected", path=path)
+            for path in effect.writes():
+                if any(is_inside(path, _home(item, case.user)) for item in guards.system):
+                    yield _denied("guard/system", "vaglio.system", path=path)
+            for recipient in effect.recipients():
+                if case.known(recipient) == "unknown":
+                    yield _denied("guard/recipient", "vaglio.unknown_recipient", name=recipient)
+
+    def is_protected(self, path: str, policy: Policy, user: User) -> bool:
+        """Whether nobody may read or change `path`, whatever their level."""
+        return any(is_inside(path, shut) for shut in self.protected(policy, user))
+
+    def protected(self, policy: Policy, user: User) -> tuple[str, ...]:
+        """The folders and files that are out of everybody's reach."""
+        return (*(_home(item, user) for item in policy.guards.protected), *self.own)
+
     def judge_capability(self, capability: str, user: User) -> Verdict:
-        """The answer to one use of `capability`."""
-        answer = self._levels.get(user.level, {}).get(capability)
-        rule = f"{user.level}/{capability}"
-        if answer is None:
-            return Verdict("deny", f"{rule}: no rule", say("vaglio.no_rule", capability=capability))
-        return Verdict(answer, rule, say(f"vaglio.{answer}", capability=capability))
+        """The level's answer to one use of a capability, before anything is known of targets."""
+        try:
+            policy = self.read()
+        except PolicyError as error:
+            return self.fault(datetime.now(user.zone), error)
+        found = [_base(policy, item, user) for item in capability.split()]
+        if any(item in policy.guards.never for item in capability.split()):
+            return _denied("guard/never", "vaglio.never", capability=capability)
+        return max(found, key=lambda verdict: _SEVERITY[verdict.answer])
 
     def may_offer(self, executor: Executor, user: User) -> bool:
         """Whether it makes sense to offer `executor` to the planner: not where its use would be denied."""
@@ -78,13 +171,106 @@ class Vaglio:
         return Refusal(verdict.reason.key, **verdict.reason.values)
 
 
-def load_policy(file: Path) -> Vaglio:
-    """Vaglio with the rules of `file`. Raises `PolicyError`."""
-    try:
-        policy = _Policy.model_validate(tomllib.loads(file.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PolicyError(f"{file}: {error}") from error
-    except ValidationError as error:
-        keys = [".".join(str(part) for part in item["loc"]) + ": " + item["msg"] for item in error.errors()]
-        raise PolicyError("\n".join(f"{file}: {key}" for key in keys)) from error
-    return Vaglio(policy.levels)
+def _base(policy: Policy, capability: str, user: User) -> Verdict:
+    answer = policy.levels.get(user.level, {}).get(capability)  # type: ignore[call-overload]
+    rule = f"{user.level}/{capability}"
+    if answer is None:
+        return Verdict("deny", f"{rule}: no rule", say("vaglio.no_rule", capability=capability))
+    return Verdict(answer, rule, say(f"vaglio.{answer}", capability=capability))
+
+
+def _denied(rule: str, key: str, **values: object) -> Verdict:
+    return Verdict("deny", rule, say(key, **values))
+
+
+def _raises(
+    step: ResolvedStep, resolved: ResolvedPlan, policy: Policy, case: Case, grant: Grant | None
+) -> Iterator[Verdict]:
+    """The questions that quantities, places and recipients of an allowed step raise."""
+    raises = policy.raises
+    files = sum(item.files for item in resolved.pending)
+    size = sum(item.bytes for item in resolved.pending)
+    if files > raises.files:
+        yield Verdict("ask", "raises/files", say("vaglio.many_files", count=files))
+    if size > raises.bytes:
+        yield Verdict("ask", "raises/bytes", say("vaglio.many_bytes", size=f"{size / 1e6:.0f} MB"))
+    if raises.overwriting and step.overwrites:
+        yield Verdict("ask", "raises/overwriting", say("vaglio.overwriting"))
+    written = [path for effect in step.effects for path in effect.writes()]
+    if raises.outside_usual and grant is None and written:
+        usual = _usual(raises.usual, case.user)
+        outside = next((path for path in written if not any(is_inside(path, one) for one in usual)), None)
+        if outside is not None:
+            yield Verdict("ask", "raises/outside_usual", say("vaglio.outside_usual"))
+    if raises.first_recipient and grant is None:
+        for name in (name for effect in step.effects for name in effect.recipients()):
+            if case.known(name) == "new":
+                yield Verdict("ask", "raises/first_recipient", say("vaglio.first_recipient", name=name))
+    if case.origin == "schedule" and raises.is_night(case.now.time()):
+        yield Verdict("ask", "raises/night", say("vaglio.night"))
+
+
+def _usual(names: Sequence[str], user: User) -> list[str]:
+    """The usual folders: keys of XDG user folders by where they are, paths as they are."""
+    home = os.path.realpath(user.home) if user.home else None
+    dirs = dict(_USUAL_NAMES) | dict(read_user_dirs(home)) if home else {}
+    found = []
+    for name in names:
+        path = _home(name, user) if "/" in name else dirs.get(name)
+        if path is not None and home is not None:
+            found.append(os.path.join(home, path))
+        elif path is not None:
+            found.append(path)
+    return found
+
+
+_USUAL_NAMES = {
+    "DESKTOP": "Desktop",
+    "DOCUMENTS": "Documents",
+    "DOWNLOAD": "Downloads",
+    "MUSIC": "Music",
+    "PICTURES": "Pictures",
+    "VIDEOS": "Videos",
+    "TEMPLATES": "Templates",
+    "PUBLICSHARE": "Public",
+}
+"""Where the XDG user folders are without a file that says otherwise (xdg-user-dirs, user-dirs.defaults)."""
+
+
+def _home(path: str, user: User) -> str:
+    """`path` with `~/` as the user's home; without a home it guards nothing that exists."""
+    if not path.startswith("~/"):
+        return path
+    return os.path.join(os.path.realpath(user.home), path[2:]) if user.home else "/nonexistent/" + path[2:]
+
+
+class PolicyFile:
+    """Gives the policy of `own` or `shipped` as it is now: read again when the file has changed."""
+
+    def __init__(self, shipped: Path, own: Path) -> None:
+        """Raises PolicyError at once for a policy that cannot be used."""
+        self._shipped = shipped
+        self._own = own
+        self._stamp = self._stamped()
+        self._policy: Policy | PolicyError = load_policy(shipped, own)
+
+    def __call__(self) -> Policy:
+        """The policy; raises PolicyError while the file cannot be used."""
+        stamp = self._stamped()
+        if stamp != self._stamp:
+            try:
+                self._policy = load_policy(self._shipped, self._own)
+            except PolicyError as error:
+                self._policy = error
+            self._stamp = stamp
+            log.info("policy_read", file=str(self._own), usable=isinstance(self._policy, Policy))
+        if isinstance(self._policy, PolicyError):
+            raise self._policy
+        return self._policy
+
+    def _stamped(self) -> tuple[int, ...]:
+        try:
+            status = self._own.stat()
+        except OSError:
+            return ()
+        return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)

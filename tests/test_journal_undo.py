@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from support.house import House
 from support.scripted import plan
+
+from metnosd.effects import Effect
+from metnosd.sentence import Refusal
 
 MOVE = plan(("find_files", {"extension": "txt"}), ("move_files", {"to": "Box"}))
 MOVE_TEXT = "move the txt files to Box"
@@ -131,10 +132,10 @@ async def test_undo_by_word_of_several_turns(house: House) -> None:
 
 
 async def test_undo_one_by_one_and_redo_one_by_one(house: House) -> None:
-    """Single undos go back turn by turn, single redos forward again as far as there was anything undone."""
+    """Undos go back turn by turn, each after the first with a question; redos forward as far as was undone."""
     trees = await _three(house)
-    for tree in trees[2::-1]:
-        assert (await house.undo()).outcome["status"] == "done"
+    for number, tree in enumerate(trees[2::-1]):
+        assert (await house.undo(answer=True if number else None)).outcome["status"] == "done"
         assert house.tree() == tree
     assert (await house.undo()).outcome["status"] == "refused"
     for tree in trees[1:]:
@@ -158,8 +159,43 @@ async def test_undo_of_a_redo(house: House) -> None:
     await house.redo()
     await house.undo()
     assert house.tree() == trees[2]
-    await house.undo()
+    await house.undo(answer=True)
     assert house.tree() == trees[1]
+
+
+async def test_second_undo_asks_before_it_goes_on(house: House) -> None:
+    """ "undo" said twice takes back one turn: the one before needs a yes, or to be asked for by number."""
+    trees = await _three(house)
+    assert (await house.ask("undo")).outcome["status"] == "done"
+    talk = house.say("undo")
+    question = await talk.question()
+    assert "Wrote ~/n.txt" in question.text
+    assert house.tree() == trees[2]
+    assert (await talk.answer_no()).outcome["status"] == "refused"
+    assert house.tree() == trees[2]
+    assert (await house.ask("undo one more")).outcome["status"] == "done"
+    assert house.tree() == trees[1]
+
+
+async def test_second_undo_finishes_what_the_first_could_not(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an undo could not do all, for want of space, the next one goes on with the same turn unasked."""
+    from metnosd import act
+
+    perform = act.perform
+
+    def full(effect: Effect, *args: object, **kwargs: object) -> object:
+        if effect.writes()[-1].endswith("b.txt"):
+            raise Refusal("effect.disk_full", path="b.txt")
+        return perform(effect, *args, **kwargs)  # type: ignore[arg-type]
+
+    house.put("a.txt", "b.txt", "Box/")
+    await house.ask(MOVE_TEXT, MOVE, yes=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(act, "perform", full)
+        assert (await house.undo()).outcome["status"] == "partial"
+    assert house.tree() == {"Box": None, "Box/b.txt": "b.txt", "a.txt": "a.txt"}
+    assert (await house.undo()).outcome["status"] == "done"
+    assert house.tree() == {"Box": None, "a.txt": "a.txt", "b.txt": "b.txt"}
 
 
 async def test_folder_that_stood_there_does_not_block_the_next_undo(house: House) -> None:
@@ -175,42 +211,189 @@ async def test_folder_that_stood_there_does_not_block_the_next_undo(house: House
     ).replace('"from":1,"args":{"names"', '"args":{"names"')
     await house.ask("create the folder Box and move the txt files to Box", steps, yes=True)
     assert "Box/a.txt" in house.tree()
-    for tree in trees[::-1]:
-        assert (await house.undo()).outcome["status"] == "done"
+    for number, tree in enumerate(trees[::-1]):
+        assert (await house.undo(answer=True if number else None)).outcome["status"] == "done"
         assert house.tree() == tree
 
 
-async def test_users_edit_is_kept(house: House) -> None:
-    """What a person changed after a deed is left as it is, named, and the rest is taken back."""
+EDITED = {
+    "keep": {"Box": None, "Box/a.txt": "edited", "b.txt": "b.txt"},
+    "copy": {"Box": None, "Box/a.txt": "edited", "a.txt": "edited", "b.txt": "b.txt"},
+    "replace": {"Box": None, "a.txt": "edited", "b.txt": "b.txt"},
+}
+
+
+@pytest.mark.parametrize("answer", EDITED)
+async def test_moved_file_that_was_edited_since(house: House, answer: str) -> None:
+    """What a person changed after a move is asked about; each answer takes back the rest and loses nothing."""
     house.put("a.txt", "b.txt", "Box/")
     await house.ask(MOVE_TEXT, MOVE, yes=True)
     house.put("Box/a.txt", text="edited")
-    reply = await house.undo()
-    assert reply.outcome["status"] == "partial"
-    assert "~/Box/a.txt" in reply.text
-    assert house.tree() == {"Box": None, "Box/a.txt": "edited", "b.txt": "b.txt"}
+    talk = house.reverting("undo_actions")
+    question = await talk.question()
+    assert "~/Box/a.txt" in question.text
+    assert {choice.name for choice in question.choices} == {"copy", "keep", "replace"}
+    assert await house.daemon.consent(house.owner, question.token, True, answer)
+    await talk.reply()
+    assert house.tree() == EDITED[answer]
 
 
-async def test_users_edit_of_written_file_is_kept(house: House) -> None:
-    """A file that was written by the daemon and edited by its owner since is not touched by an undo."""
+async def test_nothing_is_lost_without_an_answer(house: House) -> None:
+    """No answer, or no, leaves everything as it is, and the undo can be asked for again."""
+    house.put("a.txt", "Box/")
+    await house.ask(MOVE_TEXT, MOVE, yes=True)
+    house.put("Box/a.txt", text="edited")
+    assert (await house.undo(answer=False)).outcome["status"] == "refused"
+    assert house.tree() == {"Box": None, "Box/a.txt": "edited"}
+    assert (await house.undo(answer="replace")).outcome["status"] == "done"
+    assert house.tree() == {"Box": None, "a.txt": "edited"}
+
+
+async def test_overwritten_file_that_was_edited_since(house: House) -> None:
+    """A plain yes brings the old text back beside the edited one; “replace mine” can be undone itself."""
+    house.put("n.txt", text="old")
+    write = plan(("write_files", {"path": "n.txt", "text": "one", "mode": "replace"}))
+    await house.ask("write 'one' into n.txt", write, yes=True)
+    house.put("n.txt", text="one and mine")
+    assert (await house.undo(answer=True)).outcome["status"] == "done"
+    assert house.tree() == {"n (1).txt": "old", "n.txt": "one and mine"}
+    await house.redo()
+    assert house.tree() == {"n.txt": "one and mine"}
+    await house.undo()
+    assert house.tree() == {"n (1).txt": "old", "n.txt": "one and mine"}
+
+
+async def test_replacing_an_edited_file_can_be_taken_back(house: House) -> None:
+    """“Replace mine” keeps the person's version: a redo brings it back."""
+    house.put("n.txt", text="old")
+    write = plan(("write_files", {"path": "n.txt", "text": "one", "mode": "replace"}))
+    await house.ask("write 'one' into n.txt", write, yes=True)
+    house.put("n.txt", text="one and mine")
+    assert (await house.undo(answer="replace")).outcome["status"] == "done"
+    assert house.tree() == {"n.txt": "old"}
+    await house.redo()
+    assert house.tree() == {"n.txt": "one and mine"}
+
+
+async def test_new_file_that_was_edited_since(house: House) -> None:
+    """A file that was made and edited since stays with a plain yes; the next undo is not blocked by it."""
+    house.put("a.txt", "Box/")
+    await house.ask(MOVE_TEXT, MOVE, yes=True)
+    await house.ask("write 'one' into n.md", plan(("write_files", {"path": "n.md", "text": "one"})), yes=True)
+    house.put("n.md", text="one and mine")
+    reply = await house.undo(answer=True)
+    assert "~/n.md" in reply.text
+    assert house.tree()["n.md"] == "one and mine"
+    assert (await house.undo()).outcome["status"] == "done"
+    assert house.tree() == {"Box": None, "a.txt": "a.txt", "n.md": "one and mine"}
+
+
+async def test_kept_thing_that_was_changed_back(house: House) -> None:
+    """What an undo left because it was edited can be undone once it is as it was."""
     await house.ask("write 'one' into n.txt", plan(("write_files", {"path": "n.txt", "text": "one"})), yes=True)
     house.put("n.txt", text="one and mine")
-    reply = await house.undo()
-    assert reply.outcome["status"] == "failed"
-    assert house.tree() == {"n.txt": "one and mine"}
+    await house.undo(answer="keep")
     house.put("n.txt", text="one")
     assert (await house.undo()).outcome["status"] == "done"
     assert house.tree() == {}
 
 
-async def test_occupied_place_is_kept(house: House) -> None:
-    """Where something new stands in the old place, an undo keeps both and names it."""
+OCCUPIED = {
+    "keep": {"Box": None, "Box/a.txt": "a.txt", "a.txt": "another"},
+    "copy": {"Box": None, "a (1).txt": "a.txt", "a.txt": "another"},
+    "replace": {"Box": None, "a.txt": "a.txt"},
+}
+
+
+@pytest.mark.parametrize("answer", OCCUPIED)
+async def test_occupied_place(house: House, answer: str) -> None:
+    """Where something new stands in the old place, an undo asks, and what is replaced can be brought back."""
     house.put("a.txt", "Box/")
     await house.ask(MOVE_TEXT, MOVE, yes=True)
     house.put("a.txt", text="another")
+    await house.undo(answer=answer)
+    assert house.tree() == OCCUPIED[answer]
+    if answer != "keep":
+        await house.redo()
+        assert house.tree() == {"Box": None, "Box/a.txt": "a.txt", "a.txt": "another"}
+
+
+async def test_vanished_file_is_named(house: House) -> None:
+    """What was made and is gone since is named; the rest of the turn is taken back."""
+    house.put("a.txt", "b.txt", "Box/")
+    await house.ask(MOVE_TEXT, MOVE, yes=True)
+    (house.home / "Box" / "a.txt").unlink()
     reply = await house.undo()
-    assert reply.outcome["status"] == "failed"
-    assert house.tree() == {"Box": None, "Box/a.txt": "a.txt", "a.txt": "another"}
+    assert reply.outcome["status"] == "partial"
+    assert "~/Box/a.txt" in reply.text
+    assert house.tree() == {"Box": None, "b.txt": "b.txt"}
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("undo the move", 2),
+        ("undo the writing of n.txt", 1),
+        ("undo what you did with a.txt", 2),
+        ("undo what you did today", 0),
+        ("undo the last two changes", 0),
+    ],
+)
+async def test_undo_by_description(house: House, text: str, tree: int) -> None:
+    """A deed is found by its kind, its time or the names in it; the others stay."""
+    trees = await _three(house)
+    if tree == 1:
+        await house.undo()
+        await house.ask("undo the move")
+    talk = house.say(text)
+    talk.unasked()
+    assert (await talk.reply()).outcome["status"] == "done"
+    if text != "undo the last two changes":
+        assert house.tree() == trees[tree]
+    else:
+        assert house.tree() == {"Box": None, "Box/a.txt": "a.txt"}
+
+
+async def test_undo_of_what_was_not_done(house: House) -> None:
+    """A description that fits nothing takes back nothing, in place of something else."""
+    trees = await _three(house)
+    for text in ("undo the deletion", "undo what you did yesterday", "undo the thing with the invoices"):
+        reply = await house.ask(text)
+        assert reply.outcome["status"] == "refused"
+        assert house.tree() == trees[3]
+
+
+async def test_undo_by_reply_and_by_button(house: House) -> None:
+    """“undo” as a reply to a message takes back just that turn, as does the button under it."""
+    house.put("a.txt")
+    first = await house.ask(
+        "create the folder One", plan(("create_dirs", {"names": ["One"]})), yes=True, message_id="m1"
+    )
+    second = await house.ask("create the folder Two", plan(("create_dirs", {"names": ["Two"]})), yes=True)
+    third = await house.ask("create the folder Six", plan(("create_dirs", {"names": ["Six"]})), yes=True)
+    message = house.daemon.message(house.owner, "test", "main", "undo", lang=None, message_id=None, reply_to="m1")
+    await house.daemon.send(message, lambda _event: None)
+    assert sorted(house.tree()) == ["Six", "Two", "a.txt"]
+    assert first.undo is not None and second.undo is not None and third.undo is not None
+    await house.reverting("undo_actions", turn=second.undo.turn).reply()
+    assert sorted(house.tree()) == ["Six", "a.txt"]
+    reply = await house.reverting("undo_actions", turn=second.undo.turn).reply()
+    assert reply.outcome["status"] == "refused"
+    assert sorted(house.tree()) == ["Six", "a.txt"]
+
+
+async def test_list_of_what_can_be_undone_is_what_undo_does(house: House) -> None:
+    """“what can you undo?” lists the turns that undo takes back, newest first, and shrinks as it does."""
+    await _three(house)
+    for left in (3, 2, 1):
+        reply = await house.ask("what can you undo?")
+        entries = reply.outcome["steps"][0]["entries"]  # type: ignore[index]
+        assert len(entries) == left
+        await house.undo(answer=True if left < 3 else None)
+        newest = (await house.daemon.history(house.owner))["turns"]
+        undone = next(turn for turn in newest if turn["id"] == entries[0]["turn"])
+        assert undone["why"] == "undone"
+    assert "nothing" in (await house.ask("what can you undo?")).text
 
 
 async def test_undo_after_a_partial_failure(house: House) -> None:
@@ -384,74 +567,3 @@ def test_real_kill_in_the_middle_of_an_effect(tmp_path: Path) -> None:
         await house.close()
 
     asyncio.run(start_again())
-
-
-NAMES = ("a.txt", "b.txt", "c.md")
-FOLDERS = ("Box", "Shelf")
-
-_actions = st.one_of(
-    st.tuples(st.sampled_from(["move", "copy"]), st.sampled_from(NAMES), st.sampled_from(FOLDERS)),
-    st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
-    st.tuples(st.sampled_from(["create", "append", "replace"]), st.sampled_from(NAMES), st.sampled_from("xyz")),
-    st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just("")),
-    st.tuples(st.just("mkdir"), st.sampled_from(FOLDERS), st.just("")),
-)
-
-
-def _message(action: tuple[str, str, str]) -> tuple[str, str]:
-    """An action as a message and its plan."""
-    kind, name, other = action
-    find = ("find_files", {"name": name})
-    if kind in ("move", "copy"):
-        return f"{kind} {name} to {other}", plan(find, (f"{kind}_files", {"to": other}))
-    if kind == "rename":
-        return f"rename {name} to {other}", plan(find, ("rename_files", {"to": other}))
-    if kind == "delete":
-        return f"delete {name}", plan(find, ("delete_files", {}))
-    if kind == "mkdir":
-        return f"create the folder {name}", plan(("create_dirs", {"names": [name]}))
-    return f"write '{other}' into {name}", plan(("write_files", {"path": name, "text": other, "mode": kind}))
-
-
-@given(
-    actions=st.lists(_actions, min_size=1, max_size=6),
-    back=st.integers(1, 6),
-    restarts=st.booleans(),
-)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_sequence_can_be_taken_back_and_done_again(
-    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str]], back: int, restarts: bool
-) -> None:
-    """After any deeds, N undos and N redos give exactly the trees that were there before and after them."""
-    folder = tmp_path_factory.mktemp("house")
-    asyncio.run(_there_and_back(folder, actions, back, restarts))
-
-
-async def _there_and_back(folder: Path, actions: list[tuple[str, str, str]], back: int, restarts: bool) -> None:
-    house = House(folder)
-    house.put("a.txt", "Box/b.txt")
-    trees = [house.tree()]
-    for action in actions:
-        text, steps = _message(action)
-        talk = house.say(text, steps)
-        waiting = asyncio.ensure_future(talk.question())
-        await asyncio.wait([waiting])
-        if waiting.exception() is None:
-            await house.daemon.consent(house.owner, waiting.result().token, True)
-        if (await talk.reply()).undo is not None:
-            trees.append(house.tree())
-        if restarts:
-            await house.restart()
-    count = min(back, len(trees) - 1)
-    for number in range(count):
-        await house.undo()
-        assert house.tree() == trees[-2 - number]
-    if restarts:
-        await house.restart()
-    for number in range(count):
-        await house.redo()
-        assert house.tree() == trees[len(trees) - count + number]
-    if count:
-        await house.undo(count)
-        assert house.tree() == trees[-1 - count]
-    await house.close()

@@ -34,6 +34,7 @@ class Language:
     accents_optional: bool
     capital_nouns: bool
     known_words: frozenset[str]
+    common: frozenset[str]
     values: Mapping[str, Mapping[str, str]]
     signals: Mapping[str, tuple[Template, ...]]
     signals_within: Mapping[str, tuple[Template, ...]]
@@ -46,6 +47,7 @@ class Language:
     kinds: Mapping[str, str]
     providers: Mapping[str, str]
     phrases: tuple[Phrase, ...]
+    deeds: Mapping[str, frozenset[str]]
     sentences: Mapping[str, str | Mapping[str, str]]
     examples: tuple[tuple[str, str], ...]
 

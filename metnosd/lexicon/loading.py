@@ -96,6 +96,7 @@ class _File(BaseModel):
     kinds: dict[str, list[str]] = Field(default_factory=dict)
     providers: dict[str, list[str]] = Field(default_factory=dict)
     executors: dict[str, _Words] = Field(default_factory=dict)
+    deeds: dict[str, list[str]] = Field(default_factory=dict)
     example: list[_Example] = Field(default_factory=list)
     say: dict[str, str | dict[str, str]] = Field(default_factory=dict)
 
@@ -139,6 +140,7 @@ def _load(file: Path) -> Language:
         accents_optional=data.language.accents_optional,
         capital_nouns=data.language.capital_nouns,
         known_words=_known_words(data),
+        common=frozenset(plain(word) for word in data.language.common),
         values=values,
         signals=compile_all("signals", data.signals, lists),
         signals_within=compile_all("signals_within", data.signals_within, lists),
@@ -151,6 +153,7 @@ def _load(file: Path) -> Language:
         kinds=_by_word(data.kinds),
         providers=_by_word(data.providers),
         phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}, plain),
+        deeds=_by_phrase(data.deeds, plain),
         sentences=_forms(file, data.say),
         examples=tuple((example.text, example.signal) for example in data.example),
     )
@@ -287,6 +290,14 @@ def phrases_of(
         for section in ("verbs", "nouns")
         for text in words.get(section, ())
     )
+
+
+def _by_phrase(deeds: Mapping[str, Sequence[str]], plain: Callable[[str], str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for executor, phrases in deeds.items():
+        for phrase in phrases:
+            found.setdefault(plain(phrase), set()).add(executor)
+    return {phrase: frozenset(named) for phrase, named in found.items()}
 
 
 def _forms(file: Path, sentences: Mapping[str, Any]) -> dict[str, str | dict[str, str]]:

@@ -21,15 +21,16 @@ _EDGES = " \t\n.!?,;:\u00bf\u00a1\u2026"
 class Signals:
     """What the lexicon found in one message.
 
-    `lang` is the language of the reply. `signal` is the one that the whole message is, if any, and `count`
-    the number in it. `within` are the signals anywhere in it, `providers` the names of providers that it
-    says. `understood` is whether the lexicon knows most of its words. `scores` tells how strongly the words
-    point to each executor.
+    `lang` is the language of the reply. `signal` is the one that the whole message is, if any, `count` the
+    number in it and `query` the words that its template leaves open, as written. `within` are the signals
+    anywhere in it, `providers` the names of providers that it says. `understood` is whether the lexicon knows
+    most of its words. `scores` tells how strongly the words point to each executor.
     """
 
     lang: str
     signal: str | None = None
     count: int | None = None
+    query: str | None = None
     within: frozenset[str] = frozenset()
     providers: tuple[str, ...] = ()
     understood: bool = False
@@ -76,9 +77,10 @@ def _providers(masked: str, lexicon: Lexicon) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def whole_signal(text: str, language: Language) -> tuple[str, int | None] | None:
-    """The signal that all of `text` is in `language`, and the number in it."""
-    folded = language.fold(text).strip(_EDGES)
+def whole_signal(text: str, language: Language) -> tuple[str, int | None, str | None] | None:
+    """The signal that all of `text` is in `language`, the number in it, and the words left open."""
+    text = text.strip(_EDGES)
+    folded = language.fold(text)
     if len(folded) > LONGEST_SIGNAL:
         return None
     present = language.present(folded)
@@ -87,8 +89,33 @@ def whole_signal(text: str, language: Language) -> tuple[str, int | None] | None
             fits = not template.anchors or not template.anchors.isdisjoint(present)
             values = template.full(folded) if fits else None
             if values is not None:
-                return name, _count(language, values)
+                return name, _count(language, values), _rest(text, folded, values)
     return None
+
+
+def _rest(text: str, folded: str, values: Values) -> str | None:
+    rest = one_of(values, "rest")
+    if rest is None:
+        return None
+    at = folded.rfind(rest)
+    return text[at : at + len(rest)].strip(_EDGES) or None
+
+
+def read_deeds(text: str, lexicon: Lexicon) -> tuple[frozenset[str], list[str]]:
+    """The executors that `text` speaks of as something done ("the move"), and the words that say none of that.
+
+    Words that a lexicon knows anyway, such as articles, are left out.
+    """
+    tools: set[str] = set()
+    words = words_of(text)
+    for language in lexicon.languages:
+        folded = language.fold(text)
+        for phrase, named in language.deeds.items():
+            if holds(folded, phrase):
+                tools |= named
+                words = [word for word in words if not holds(phrase, language.fold(word))]
+    words = [word for word in words if not any(item.fold(word) in item.common for item in lexicon.languages)]
+    return frozenset(tools), words
 
 
 def _count(language: Language, values: Values) -> int | None:

@@ -50,12 +50,19 @@ class Talk:
     task: asyncio.Task[Reply] | None = None
     events: list[Event] = field(default_factory=list)
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _no_question: bool = False
 
     def hear(self, event: Event) -> None:
         """Take an event of the turn."""
         self.events.append(event)
         if isinstance(event, ConsentRequest):
             self._asked.set()
+            if self._no_question and self.task is not None:
+                self.task.cancel(f"an unexpected question: {event.text}")
+
+    def unasked(self) -> None:
+        """End the wait for the reply with an error if a question is put."""
+        self._no_question = True
 
     @property
     def stages(self) -> list[str]:
@@ -73,10 +80,11 @@ class Talk:
         self._asked.clear()
         return next(event for event in reversed(self.events) if isinstance(event, ConsentRequest))
 
-    async def answer(self, yes: bool) -> bool:
-        """Answer the newest question."""
+    async def answer(self, answer: bool | str) -> bool:
+        """Answer the newest question: yes, no, or by the name of a choice."""
         question = await self.question()
-        return await self.house.daemon.consent(self.user, question.token, yes)
+        choice = answer if isinstance(answer, str) else None
+        return await self.house.daemon.consent(self.user, question.token, bool(answer), choice)
 
     async def answer_no(self) -> Reply:
         """Answer the question that is open with no; the last word."""
@@ -87,7 +95,10 @@ class Talk:
     async def reply(self) -> Reply:
         """The last word."""
         assert self.task is not None
-        return await self.task
+        try:
+            return await self.task
+        except asyncio.CancelledError:
+            raise AssertionError(f"a question that was not expected: {self.events[-1]}") from None
 
 
 class House:
@@ -155,13 +166,28 @@ class House:
             assert await talk.answer(yes)
         return await talk.reply()
 
-    async def undo(self, count: int = 1) -> Reply:
-        """Take back the last turns."""
-        return await self.daemon.revert(self.owner, "test", "main", "undo_actions", count)
+    def reverting(self, tool: str, count: int = 1, turn: str | None = None, user: User | None = None) -> Talk:
+        """Begin an undo or redo, as a button or command does."""
+        talk = Talk(self, user or self.owner)
+        reverting = self.daemon.revert(talk.user, "test", "main", tool, count, turn=turn, tell=talk.hear)
+        talk.task = asyncio.create_task(reverting)
+        return talk
 
-    async def redo(self, count: int = 1) -> Reply:
+    async def undo(self, count: int = 1, answer: bool | str | None = None) -> Reply:
+        """Take back the last turns; `answer` is given to its question if there is to be one, and only then."""
+        return await self._reverted("undo_actions", count, answer)
+
+    async def redo(self, count: int = 1, answer: bool | str | None = None) -> Reply:
         """Do again the last undone turns."""
-        return await self.daemon.revert(self.owner, "test", "main", "redo_actions", count)
+        return await self._reverted("redo_actions", count, answer)
+
+    async def _reverted(self, tool: str, count: int, answer: bool | str | None) -> Reply:
+        talk = self.reverting(tool, count)
+        if answer is not None:
+            assert await talk.answer(answer)
+        else:
+            talk.unasked()
+        return await talk.reply()
 
     async def close(self) -> None:
         """Stop the daemon cleanly."""
