@@ -211,10 +211,13 @@ class Alarm:
 
     async def idle(self) -> None:
         """Return once nothing is being carried out and nothing waits to be looked at."""
-        while self._fires or self._wanted:
+        while True:
+            async with self._round_lock:
+                if not self._fires and not self._wanted:
+                    return
             if self._fires:
                 await asyncio.wait(self._fires)
-            if self._wanted:
+            else:
                 await self.wake()
 
     async def _examine(self, *keys: str) -> None:

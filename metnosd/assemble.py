@@ -117,51 +117,78 @@ def assemble(
     lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
     owner = make_owner(settings, places, home)
     redactor = redactor or Redactor()
-    store = Store(places.database)
-    journal, turns, grants = Journal(store, redactor.text), Turns(store, redactor), Grants(store)
-    records = Records({"grants": grants})
-    keep = Keep(str(places.keep))
+    kept = _open_state(places, redactor)
     policy = PolicyFile(shipped_config("policy.toml"), places.config_dir / "policy.toml")
     vaglio = Vaglio(policy, places.own(owner.roots))
-    scopes = Scopes(lexicon, keep, vaglio)
+    scopes = Scopes(lexicon, kept.keep, vaglio)
     registry = make_registry()
     off = _switched_off(settings, places, registry)
     limits = Limits(**settings.files.model_dump(exclude={"roots"}))
-    facts = {"undoing": Undoing(journal, records, lexicon), "grants": grants.of_user, "lexicon": lexicon}
-    resolver = Resolver(
-        registry,
-        lambda context: Reading(lexicon, context.now, scopes.of(context.user)),
-        limits=limits,
-        facts=facts,
-        may_read=vaglio.may_read,
-        fix=lambda effects, scope, check: fix(effects, scope, check, records),
-    )
     parts = Parts(
         lexicon=lexicon,
         kinds=shipped_kinds(),
         registry=registry,
         planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level),
-        resolver=resolver,
+        resolver=_resolver(registry, lexicon, scopes, limits, kept, vaglio),
         vaglio=vaglio,
-        consents=Consents(store, timedelta(minutes=settings.consent.minutes), redactor.text),
-        actor=Actor(journal, records, lambda context: scopes.of(context.user), clock, limits),
-        turns=turns,
-        records=records,
+        consents=Consents(kept.store, timedelta(minutes=settings.consent.minutes), redactor.text),
+        actor=Actor(kept.journal, kept.records, lambda context: scopes.of(context.user), clock, limits),
+        turns=kept.turns,
+        records=kept.records,
         redactor=redactor,
-        case=lambda context, origin: _case(context, origin, grants, clock),
+        case=lambda context, origin: _case(context, origin, kept.grants, clock),
         may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
-        undo_offer=lambda turn: _undo_offer(journal, turn),
+        undo_offer=lambda turn: _undo_offer(kept.journal, turn),
         model_ready=model_ready,
     )
     others = {int(number): name for number, name in settings.socket.users.items()}
     users = {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
     if settle_crash:
-        settle(journal, records, lambda name: scopes.of(users[name]) if name in users else None)
-        turns.close_interrupted()
-    daemon = Daemon(parts, journal, keep, users=users, uids={**others, uid: OWNER}, status=status)
-    return Assembly(daemon, parts, store, owner)
+        settle(kept.journal, kept.records, lambda name: scopes.of(users[name]) if name in users else None)
+        kept.turns.close_interrupted()
+    daemon = Daemon(parts, kept.journal, kept.keep, users=users, uids={**others, uid: OWNER}, status=status)
+    return Assembly(daemon, parts, kept.store, owner)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What the daemon keeps between its starts."""
+
+    store: Store
+    journal: Journal
+    turns: Turns
+    grants: Grants
+    records: Records
+    keep: Keep
+
+
+def _open_state(places: Locations, redactor: Redactor) -> _State:
+    store = Store(places.database)
+    grants = Grants(store)
+    return _State(
+        store,
+        Journal(store, redactor.text),
+        Turns(store, redactor),
+        grants,
+        Records({"grants": grants}),
+        Keep(str(places.keep)),
+    )
+
+
+def _resolver(
+    registry: Registry, lexicon: Lexicon, scopes: Scopes, limits: Limits, kept: _State, vaglio: Vaglio
+) -> Resolver:
+    undoing = Undoing(kept.journal, kept.records, lexicon)
+    return Resolver(
+        registry,
+        lambda context: Reading(lexicon, context.now, scopes.of(context.user)),
+        limits=limits,
+        facts={"undoing": undoing, "grants": kept.grants.of_user, "lexicon": lexicon},
+        may_read=vaglio.may_read,
+        fix=lambda effects, scope, check: fix(effects, scope, check, kept.records),
+    )
 
 
 def _switched_off(settings: Settings, places: Locations, registry: Registry) -> frozenset[str]:

@@ -146,13 +146,7 @@ def perform(
         case WriteFile(path, text, mode):
             return _write(scope, path, text, mode, run_check)
         case RestoreFile(path, blob):
-            content = _keep(scope).content(blob, run_check)
-            if scope.lstat(path) is None:
-                with _place(scope, path) as (folder, name):
-                    disk.create_file(folder, name, content)
-            else:
-                _replace(scope, path, content, run_check)
-            return _left(scope, path)
+            return _restore(scope, path, blob, run_check)
         case MakeDir(path):
             if not _is_there(scope, path):
                 with _place(scope, path) as (folder, name):
@@ -208,6 +202,16 @@ def _write(scope: Scope, path: str, text: str, mode: str, run_check: disk.Check)
             disk.create_file(folder, name, (content,))
     else:
         _replace(scope, path, _appended(scope, path, content, mode, run_check), run_check)
+    return _left(scope, path)
+
+
+def _restore(scope: Scope, path: str, blob: str, run_check: disk.Check) -> Performed:
+    content = _keep(scope).content(blob, run_check)
+    if scope.lstat(path) is None:
+        with _place(scope, path) as (folder, name):
+            disk.create_file(folder, name, content)
+    else:
+        _replace(scope, path, content, run_check)
     return _left(scope, path)
 
 

@@ -162,7 +162,7 @@ async def test_digest_tells_every_difference(house: House) -> None:
     house.put("a.txt")
     talk = house.say(TEXT, DELETE)
     await talk.question()
-    rows = house.assembly.parts.consents.open_in(house.owner.name, "main", house.clock())
+    rows = house.assembly.parts.consents.open_in(house.owner.name, ("test", "main"), house.clock())
     resolved = rows[0].resolved
     effect = resolved.pending[0].effects[0]
     step = dataclasses.replace(resolved.pending[0], effects=(dataclasses.replace(effect, path="/else"),))  # type: ignore[call-arg]
@@ -195,16 +195,32 @@ async def test_target_that_appeared_is_not_overwritten(house: House) -> None:
     assert house.tree() == {"Box": None, "Box/a.txt": "mine", "a.txt": "a.txt"}
 
 
-async def test_file_that_changed_can_be_brought_back(house: House) -> None:
-    """Whatever a file holds when it is replaced at last, the undo brings back just that."""
+async def test_file_that_changed_is_asked_about_again(house: House) -> None:
+    """A file that is edited between question and yes is not touched on that yes; a second question names it."""
     house.put("a.txt")
     write = plan(("write_files", {"path": "a.txt", "text": "new", "mode": "replace"}))
     talk = house.say("replace the text of a.txt by 'new'", write)
-    question = await talk.question()
+    first = await talk.question()
+    house.put("a.txt", text="edited meanwhile")
+    assert await house.daemon.consent(house.owner, first.token, True)
+    second = await talk.question()
+    assert house.tree() == {"a.txt": "edited meanwhile"}
+    assert second.digest != first.digest and "~/a.txt was changed since I asked" in second.text
+    assert not await house.daemon.consent(house.owner, first.token, True)
+    assert await house.daemon.consent(house.owner, second.token, True)
+    await talk.reply()
+    assert house.tree() == {"a.txt": "new"}
+    await house.undo()
+    assert house.tree() == {"a.txt": "edited meanwhile"}
+
+
+async def test_file_that_changed_over_a_restart_is_not_touched(house: House) -> None:
+    """A yes after a restart does nothing where a file was edited meanwhile, and says so."""
+    question = await asked(house, "a.txt")
     house.put("a.txt", text="edited meanwhile")
     assert await house.daemon.consent(house.owner, question.token, True)
-    await talk.reply()
-    await house.undo()
+    reply = await house.ask(TEXT, message_id="m")
+    assert reply.outcome["status"] == "refused" and "~/a.txt was changed" in reply.text
     assert house.tree() == {"a.txt": "edited meanwhile"}
 
 
@@ -224,17 +240,54 @@ async def test_link_that_was_swapped_in_is_not_followed(house: House, tmp_path: 
     assert (outside / "a.txt").read_text() == "not yours"
 
 
-async def test_question_shows_all_of_a_long_action(house: House) -> None:
-    """What is approved is what is read: a long text and every one of many files stand in the question."""
+async def test_question_shows_all_of_a_long_text(house: House) -> None:
+    """What is approved is what is read: a long text stands in the question to its end."""
     text = "word " * 1500
     talk = house.say(f"write '{text}' into a.txt", plan(("write_files", {"path": "a.txt", "text": text})))
     assert text.strip() in (await talk.question()).text
     await talk.answer_no()
-    names = [f"file{number}.txt" for number in range(300)]
+
+
+async def test_question_on_many_files_has_the_full_list_one_tap_away(house: House) -> None:
+    """Of 300 files the question lists 20 and says how many more; all of them come with it, and on demand."""
+    names = [f"file{number:03}.txt" for number in range(300)]
     house.put(*names)
-    many = house.say(TEXT, DELETE)
-    shown = (await many.question()).text
-    assert all(name in shown for name in names)
+    talk = house.say(TEXT, DELETE)
+    question = await talk.question()
+    assert sum(name in question.text for name in names) == 20 and "280 more" in question.text
+    assert question.full_text is not None and all(name in question.full_text for name in names)
+    shown = await house.ask("show me the full list")
+    assert all(name in shown.text for name in names)
+    assert len(house.tree()) == 300
+    await house.ask("yes")
+    assert house.tree() == {}
+
+
+async def test_two_questions_are_told_apart(house: House) -> None:
+    """With two questions open “yes” lists them, and a number says which one is meant."""
+    house.put("a.txt", "Box/")
+    first = house.say(TEXT, DELETE)
+    await first.question()
+    second = house.say("create the folder New", plan(("create_dirs", {"names": ["New"]})))
+    await second.question()
+    reply = await house.ask("yes")
+    assert f"1. {TEXT}" in reply.text and "2. create the folder New" in reply.text
+    await house.ask("yes 2")
+    assert sorted(house.tree()) == ["Box", "New", "a.txt"]
+    await house.ask("no")
+    assert (await first.reply()).outcome["status"] == "refused"
+
+
+async def test_yes_answers_its_own_conversation_only(house: House) -> None:
+    """A yes in another conversation does not answer, and neither does one in another channel of that name."""
+    house.put("a.txt")
+    talk = house.say(TEXT, DELETE)
+    await talk.question()
+    assert (await house.say("yes", conversation="other").reply()).outcome["status"] == "nothing"
+    message = house.daemon.message(house.owner, "web", "main", "yes", lang=None, message_id=None)
+    assert (await house.daemon.send(message, lambda _event: None)).outcome["status"] == "nothing"
+    assert list(house.tree()) == ["a.txt"]
+    await talk.answer_no()
 
 
 async def test_question_shows_what_a_name_hides(house: House) -> None:

@@ -446,8 +446,9 @@ def test_half_written_files_go(home: Path, scope: Scope, mode: str, old: str) ->
     for size in range(len(new) + 1):
         (home / f"{TEMP}{size}").write_bytes(new[:size])
     (home / f"{TEMP}x").write_text("nonsense")
+    (home / f"{TEMP}y").write_bytes(new + b" and more")
     assert sweep_leftovers(effect, scope) == len(new) + 1
-    assert [path.name for path in temps(home)] == [f"{TEMP}x"]
+    assert {path.name for path in temps(home)} == {f"{TEMP}x", f"{TEMP}y"}
     assert not old or path.read_text() == old
 
 
@@ -481,6 +482,8 @@ def test_an_edit_of_the_last_instant_is_kept(home: Path, scope: Scope, keep: Kee
         temp.write_text(edit)
         assert sweep_leftovers(effect, scope) == 0
         assert temp.read_text() == edit
+    temp.write_text(path.read_text())
+    assert sweep_leftovers(effect, scope) == 1
     put(keep, b"old text")
     temp.write_text("old text")
     assert sweep_leftovers(effect, scope) == 1
@@ -490,7 +493,7 @@ def test_an_edit_of_the_last_instant_is_kept(home: Path, scope: Scope, keep: Kee
 def test_parts_of_archives_go(home: Path, scope: Scope) -> None:
     """A half-made archive or unpacked folder goes, but nothing that cannot be one or is older than the effect."""
     fill(home, "a", "To/")
-    to, began = home / "To", NOW
+    to = home / "To"
     pack = {form: PackFiles((str(home / "a"),), str(to / f"all.{form}"), form) for form in ("zip", "tar.gz")}
     unpack = UnpackArchive(str(home / "all.zip"), str(to / "all"))
     (to / TEMP).write_bytes(b"PK\x03\x04half")
@@ -499,13 +502,16 @@ def test_parts_of_archives_go(home: Path, scope: Scope) -> None:
     assert sweep_leftovers(pack["zip"], scope) == 1
     for head in (b"\x1f\x8b\x08half", b"\x1f", b""):
         (to / TEMP).write_bytes(head)
-        assert sweep_leftovers(pack["tar.gz"], scope, began - timedelta(days=4000)) == 1
+        assert sweep_leftovers(pack["tar.gz"], scope, NOW - timedelta(days=4000)) == 1
+    (to / TEMP).write_bytes(b"\x1f\x8b\x08half")
+    aged(to / TEMP, days=2)
+    assert sweep_leftovers(pack["tar.gz"], scope, NOW - timedelta(days=1)) == 0
     (to / TEMP).write_text("an edit")
     assert [sweep_leftovers(effect, scope) for effect in (*pack.values(), unpack)] == [0, 0, 0]
     fill(to, f"{TEMP}2/inner/file")
     aged(to / f"{TEMP}2", days=2)
     assert sweep_leftovers(pack["zip"], scope) == 0
-    assert sweep_leftovers(unpack, scope, began - timedelta(days=1)) == 0
+    assert sweep_leftovers(unpack, scope, NOW - timedelta(days=1)) == 0
     assert sweep_leftovers(unpack, scope) == 1
     assert [path.name for path in temps(home)] == [TEMP]
 

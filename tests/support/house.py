@@ -98,6 +98,8 @@ class Talk:
         try:
             return await self.task
         except asyncio.CancelledError:
+            if not self._no_question:
+                raise
             raise AssertionError(f"a question that was not expected: {self.events[-1]}") from None
 
 
