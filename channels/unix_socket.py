@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from metnosd.message import Reply
+from metnosd.message import ConsentRequest, Reply
 from metnosd.service import Event, Service, ServiceError, User
 
 log = structlog.get_logger(__name__)
@@ -239,7 +239,7 @@ class _Connection:
             tool,
             count,
             turn=_text(request, "turn", "") or None,
-            tell=lambda event: self._tell(number, event),
+            tell=lambda event: self._tell(number, event) if isinstance(event, ConsentRequest) else None,
         )
         self.send(number, reply.to_json())
 

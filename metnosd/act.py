@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
 
+from metnosd.disk import new_slot
 from metnosd.effects import (
     Effect,
     MovePath,
@@ -199,7 +201,8 @@ def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope |
             happened = scope is not None and _happened(row, scope)
             after = _left(row.effect, scope) if happened and scope is not None else None
         if scope is not None:
-            sweep_leftovers(row.effect, scope)
+            sweep_leftovers(row.effect, scope, datetime.fromisoformat(row.at))
+            _drop_double(row, scope)
         if happened:
             journal.done(row.id, after, row.effect.undoes)
         else:
@@ -223,6 +226,16 @@ def _happened(row: JournalRow, scope: Scope) -> bool:
         return now not in (None, row.before)
     # Nothing stood where the others make something, or they would not have begun.
     return now is not None
+
+
+def _drop_double(row: JournalRow, scope: Scope) -> None:
+    """Put the copy that a move to another disk had made into the trash, where the original still stands."""
+    effect = row.effect
+    if not isinstance(effect, MovePath) or row.before is None:
+        return
+    if _look(scope, effect.source) == row.before == _look(scope, effect.target):
+        with suppress(Refusal, OSError):
+            perform(TrashPath(effect.target, new_slot()), scope)
 
 
 def _left(effect: Effect, scope: Scope) -> str | None:

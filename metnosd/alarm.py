@@ -210,11 +210,12 @@ class Alarm:
         await self._tell_all()
 
     async def idle(self) -> None:
-        """Return once nothing is being carried out and nothing waits to be looked at."""
+        """Return once nothing is being carried out, nothing waits to be looked at, and all is told that can be."""
         while True:
             async with self._round_lock:
-                if not self._fires and not self._wanted:
-                    return
+                over = not self._fires and not self._wanted
+            if over:
+                return await self._tell_all()
             if self._fires:
                 await asyncio.wait(self._fires)
             else:

@@ -97,6 +97,7 @@ class Assembly:
     parts: Parts
     store: Store
     owner: User
+    chores: tuple[Callable[[], object], ...] = ()
 
 
 def assemble(
@@ -149,7 +150,8 @@ def assemble(
         settle(kept.journal, kept.records, lambda name: scopes.of(users[name]) if name in users else None)
         kept.turns.close_interrupted()
     daemon = Daemon(parts, kept.journal, kept.keep, users=users, uids={**others, uid: OWNER}, status=status)
-    return Assembly(daemon, parts, kept.store, owner)
+    chores = (lambda: kept.keep.sweep(clock(), settings.undo.keep_days, settings.undo.keep_bytes),)
+    return Assembly(daemon, parts, kept.store, owner, chores)
 
 
 @dataclass(frozen=True)

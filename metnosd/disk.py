@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -16,21 +15,24 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from metnosd.fingerprints import CHUNK as CHUNK
+from metnosd.fingerprints import MAX_DEPTH as MAX_DEPTH
+from metnosd.fingerprints import OPEN_DIR as OPEN_DIR
+from metnosd.fingerprints import OPEN_FILE as OPEN_FILE
+from metnosd.fingerprints import WHOLE_HASH_BYTES as WHOLE_HASH_BYTES
+from metnosd.fingerprints import Check as Check
+from metnosd.fingerprints import chunks as chunks
+from metnosd.fingerprints import file_digest as file_digest
+from metnosd.fingerprints import fingerprint as fingerprint
+from metnosd.fingerprints import opened as opened
+from metnosd.fingerprints import weigh as weigh
+
 TEMP_PREFIX = ".metnos-"
-CHUNK = 1 << 20
-MAX_DEPTH = 200
-WHOLE_HASH_BYTES = 1 << 20
-"""Up to this size a fingerprint covers the whole content; above, size, time, head and tail."""
 
-Check = Callable[[], None]
-"""Called between chunks; may raise to stop, and then nothing half done is left."""
 
-OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
-_SAMPLE = 1 << 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -223,26 +225,6 @@ def _same_owner(old: int, new: int) -> bool:
     return (one.st_uid, one.st_gid) == (other.st_uid, other.st_gid)
 
 
-@contextmanager
-def opened(name: str, folder: int, flags: int) -> Iterator[int]:
-    """A descriptor of `name` in the open folder, closed in the end; a new file is its owner's alone."""
-    descriptor = os.open(name, flags, 0o600, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def chunks(descriptor: int, check: Check) -> Iterator[bytes]:
-    """The content of an open file from where it stands, `check` called before each part."""
-    while True:
-        check()
-        chunk = os.read(descriptor, CHUNK)
-        if not chunk:
-            return
-        yield chunk
-
-
 def write_all(descriptor: int, parts: Iterable[bytes]) -> None:
     """Write all `parts`; a short write, as on a full disk, is tried on until it fails or is done."""
     for part in parts:
@@ -285,12 +267,13 @@ def replace_file(folder: int, name: str, parts: Iterable[bytes], is_known: Calla
                     os.fchown(new, os.fstat(old).st_uid, os.fstat(old).st_gid)
                 os.fchmod(new, mode if _same_owner(old, new) else mode & 0o777)
             os.fsync(new)
-        exchanged = _exchange(folder, temp, name, is_known)
+            made = os.fstat(new).st_ino
+        exchanged = _exchange(folder, temp, name, made, is_known)
     sync(folder)
     return exchanged
 
 
-def _exchange(folder: int, temp: str, name: str, is_known: Callable[[int], bool]) -> bool:
+def _exchange(folder: int, temp: str, name: str, made: int, is_known: Callable[[int], bool]) -> bool:
     try:
         _renameat2(folder, temp, folder, name, _EXCHANGE)
     except OSError as error:
@@ -307,82 +290,19 @@ def _exchange(folder: int, temp: str, name: str, is_known: Callable[[int], bool]
             known = is_known(old)
     finally:
         if not known:
-            _renameat2(folder, temp, folder, name, _EXCHANGE)
+            _put_back(folder, temp, name, made)
     return known
 
 
-def fingerprint(folder: int, name: str, check: Check) -> str | None:
-    """What a place holds, in a short text that a rename, move or restart does not change; None if nothing.
+def _put_back(folder: int, temp: str, name: str, made: int) -> None:
+    """Put what is at `temp` back to `name`, where the new file with the inode `made` stands.
 
-    Of a file its content (a large one: size, time, head and tail), of a folder the names, sizes and times of
-    all that is in it.
+    What another hand has put there since is newer still and stays; a file that is gone by now comes back.
     """
     try:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        _renameat2(folder, temp, folder, name, _EXCHANGE)
     except FileNotFoundError:
-        return None
-    if stat.S_ISREG(status.st_mode):
-        return "file:" + _file_digest(folder, name, check)
-    digest = hashlib.sha256()
-    for line in _listing(folder, name, b"", check, 0):
-        digest.update(line + b"\0\0")
-    return ("dir:" if stat.S_ISDIR(status.st_mode) else "other:") + digest.hexdigest()
-
-
-MOST_WEIGHED = 100_000
-"""How many names `weigh` looks at; what holds more is heavy enough to be asked about."""
-
-
-def weigh(folder: int, name: str, check: Check) -> tuple[int, int]:
-    """How many files a place holds, and how many bytes; what cannot be read counts as it shows."""
-    files = size = 0
-    lines = 0
-    for line in _listing(folder, name, b"", check, 0):
-        lines += 1
-        parts = line.split(b"\0")
-        if len(parts) == 3 and parts[1].isdigit():
-            files += 1
-            size += int(parts[1])
-        elif len(parts) == 2 and parts[1].startswith(b"->"):
-            files += 1
-        if lines >= MOST_WEIGHED:
-            break
-    return files, size
-
-
-def _file_digest(folder: int, name: str, check: Check) -> str:
-    digest = hashlib.sha256()
-    try:
-        with opened(name, folder, OPEN_FILE) as file:
-            status = os.fstat(file)
-            if status.st_size <= WHOLE_HASH_BYTES:
-                for chunk in chunks(file, check):
-                    digest.update(chunk)
-            else:
-                digest.update(f"{status.st_size}:{status.st_mtime_ns}".encode())
-                digest.update(os.pread(file, _SAMPLE, 0))
-                digest.update(os.pread(file, _SAMPLE, status.st_size - _SAMPLE))
-    except PermissionError:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return f"unread:{status.st_size}:{status.st_mtime_ns}"
-    return digest.hexdigest()
-
-
-def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int) -> Iterator[bytes]:
-    check()
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    kind = stat.S_IFMT(status.st_mode)
-    if kind == stat.S_IFREG:
-        yield inner + b"\0%d\0%d" % (status.st_size, status.st_mtime_ns)
-    elif kind == stat.S_IFLNK:
-        yield inner + b"\0->" + os.fsencode(os.readlink(name, dir_fd=folder))
-    else:
-        yield inner + b"\0%o" % kind
-    if kind != stat.S_IFDIR or depth > MAX_DEPTH:
+        rename_noreplace(folder, temp, folder, name)
         return
-    try:
-        with opened(name, folder, OPEN_DIR) as inside:
-            for below in sorted(os.listdir(inside)):
-                yield from _listing(inside, below, inner + b"/" + os.fsencode(below), check, depth + 1)
-    except PermissionError:
-        yield inner + b"\0?"
+    if os.stat(temp, dir_fd=folder, follow_symlinks=False).st_ino != made:
+        _renameat2(folder, temp, folder, name, _EXCHANGE)

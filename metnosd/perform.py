@@ -143,10 +143,10 @@ def perform(
             return _left(scope, target)
         case CopyPath(source, target):
             return _copy(scope, source, target, run_check)
-        case WriteFile(path, text, mode):
-            return _write(scope, path, text, mode, run_check)
-        case RestoreFile(path, blob):
-            return _restore(scope, path, blob, run_check)
+        case WriteFile():
+            return _write(scope, effect, run_check)
+        case RestoreFile():
+            return _restore(scope, effect, run_check)
         case MakeDir(path):
             if not _is_there(scope, path):
                 with _place(scope, path) as (folder, name):
@@ -195,23 +195,25 @@ def _copy(scope: Scope, source: str, target: str, run_check: disk.Check) -> Perf
     return _left(scope, target, problems)
 
 
-def _write(scope: Scope, path: str, text: str, mode: str, run_check: disk.Check) -> Performed:
-    content = text.encode("utf-8", "surrogateescape")
+def _write(scope: Scope, effect: WriteFile, run_check: disk.Check) -> Performed:
+    path, mode = effect.path, effect.mode
+    content = effect.text.encode("utf-8", "surrogateescape")
     if mode == "create" or scope.lstat(path) is None:
         with _place(scope, path) as (folder, name):
             disk.create_file(folder, name, (content,))
     else:
-        _replace(scope, path, _appended(scope, path, content, mode, run_check), run_check)
+        _replace(scope, effect, _appended(scope, path, content, mode, run_check), run_check)
     return _left(scope, path)
 
 
-def _restore(scope: Scope, path: str, blob: str, run_check: disk.Check) -> Performed:
-    content = _keep(scope).content(blob, run_check)
+def _restore(scope: Scope, effect: RestoreFile, run_check: disk.Check) -> Performed:
+    path = effect.path
+    content = _keep(scope).content(effect.blob, run_check)
     if scope.lstat(path) is None:
         with _place(scope, path) as (folder, name):
             disk.create_file(folder, name, content)
     else:
-        _replace(scope, path, content, run_check)
+        _replace(scope, effect, content, run_check)
     return _left(scope, path)
 
 
@@ -225,11 +227,16 @@ def _appended(scope: Scope, path: str, content: bytes, mode: str, run_check: dis
     yield content
 
 
-def _replace(scope: Scope, path: str, parts: Iterator[bytes], run_check: disk.Check) -> None:
+def _replace(scope: Scope, effect: WriteFile | RestoreFile, parts: Iterator[bytes], run_check: disk.Check) -> None:
     keep = _keep(scope)
-    with _place(scope, path) as (folder, name):
-        if not disk.replace_file(folder, name, parts, lambda old: keep.has(old, run_check)):
-            raise Refusal("undo.changed", path=scope.shown(path))
+
+    def is_known(old: int) -> bool:
+        kept = keep.has(old, run_check)
+        return kept and effect.expect in (None, "file:" + disk.file_digest(old, run_check))
+
+    with _place(scope, effect.path) as (folder, name):
+        if not disk.replace_file(folder, name, parts, is_known):
+            raise Refusal("undo.changed", path=scope.shown(effect.path))
 
 
 @contextmanager

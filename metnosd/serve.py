@@ -26,6 +26,7 @@ from metnosd.planner import choose_level
 from metnosd.redact import Redactor
 from metnosd.sentence import Sentence, say
 from metnosd.settings import Settings
+from metnosd.upkeep import upkeep
 
 log = structlog.get_logger(__name__)
 
@@ -86,12 +87,14 @@ async def daemon(
                 model = tasks.create_task(host.run(), name="model")
                 # Templates compile as they are first needed; the first message should not wait for that.
                 tasks.create_task(asyncio.to_thread(assembly.parts.lexicon.warm), name="lexicon")
+                clearing = tasks.create_task(upkeep(assembly.chores), name="upkeep")
                 try:
                     yield assembly, host
                 finally:
                     await channel.stop()
                     await assembly.daemon.close()
                     model.cancel()
+                    clearing.cancel()
         finally:
             assembly.store.close()
 

@@ -107,6 +107,7 @@ class Machine(RuleBasedStateMachine):
         self.account()
         if paused:
             self.active.discard(key)
+        self.world.wake()
 
     @rule(key=st.sampled_from(("daily", "often", "hourly", "once")), resume=st.booleans())
     def pause_or_resume(self, key: str, resume: bool) -> None:

@@ -32,46 +32,64 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+YesOption = Annotated[bool, typer.Option("--yes", help="Answer a question with yes.")]
+NoOption = Annotated[bool, typer.Option("--no", help="Answer a question with no.")]
+
+
 def ask(
     text: Annotated[str, typer.Argument(help="The request, in your words.")],
     config: ConfigOption = None,
     as_json: JsonOption = False,
     lang: LangOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Answer a consent question with yes.")] = False,
-    no: Annotated[bool, typer.Option("--no", help="Answer a consent question with no.")] = False,
+    yes: YesOption = False,
+    no: NoOption = False,
 ) -> None:
     """Send one message to the daemon and print its reply."""
-    if yes and no:
-        raise typer.BadParameter("--yes and --no exclude each other")
-    preset = True if yes else False if no else None
+    preset = _preset(yes, no)
     with connect(config) as client:
         event = _send(client, text, lang, lambda question: _answer(question, preset))
     _show(event, as_json)
 
 
-def _send(client: Client, text: str, lang: str | None, answer: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    request = {"type": "message", "text": text, "message_id": secrets.token_hex(8)}
+def _send(client: Client, text: str, lang: str | None, answer: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
+    request: dict[str, Any] = {"type": "message", "text": text, "message_id": secrets.token_hex(8)}
     if lang is not None:
         request["lang"] = lang
+    return _converse(client, request, answer)
+
+
+def _converse(client: Client, request: dict[str, Any], answer: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
+    """Send `request` and answer its questions with yes, no or a choice of theirs; its last event."""
 
     def hear(event: dict[str, Any]) -> None:
         if event["type"] == "consent_request":
-            word = "yes" if answer(event) else "no"
-            client.send({"type": "consent", "token": event["token"], "answer": word})
+            word = answer(event)
+            choice = {} if word in ("yes", "no") else {"choice": word}
+            yes = "no" if word == "no" else "yes"
+            client.send({"type": "consent", "token": event["token"], "answer": yes, **choice})
         elif sys.stderr.isatty():
             err.print(f"… {event['stage'].replace('_', ' ')} {event.get('detail', '')}".rstrip(), style="dim")
 
     return client.ask(request, hear)
 
 
-def _answer(question: dict[str, Any], preset: bool | None) -> bool:
+def _answer(question: dict[str, Any], preset: bool | None) -> str:
     err.print(question["text"])
     if preset is not None:
-        return preset
+        return "yes" if preset else "no"
     if not sys.stdin.isatty():
         err.print("There is no terminal to answer on, so the answer is no; use --yes or --no.")
-        return False
-    return typer.confirm("?", default=False, err=True)
+        return "no"
+    choices = [choice["name"] for choice in question.get("choices", ())]
+    whole = question.get("full_text")
+    ways = ["yes", "no", *choices, *(["all"] if whole else [])]
+    while True:
+        word = typer.prompt("/".join(ways), default="no", err=True).strip().casefold()
+        word = {"y": "yes", "n": "no"}.get(word, word)
+        if word == "all" and whole:
+            err.print(whole)
+        elif word in ways:
+            return str(word)
 
 
 def _show(event: dict[str, Any], as_json: bool) -> None:
@@ -102,19 +120,37 @@ def chat(config: ConfigOption = None, lang: LangOption = None) -> None:
 CountArgument = Annotated[int, typer.Argument(min=1, max=1000, help="How many turns.")]
 
 
-def undo(count: CountArgument = 1, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def undo(
+    count: CountArgument = 1,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    yes: YesOption = False,
+    no: NoOption = False,
+) -> None:
     """Take back what the last turns did."""
-    _revert("undo", count, config, as_json)
+    _revert("undo", count, config, as_json, _preset(yes, no))
 
 
-def redo(count: CountArgument = 1, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def redo(
+    count: CountArgument = 1,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    yes: YesOption = False,
+    no: NoOption = False,
+) -> None:
     """Do again what was just taken back."""
-    _revert("redo", count, config, as_json)
+    _revert("redo", count, config, as_json, _preset(yes, no))
 
 
-def _revert(way: str, count: int, config: Path | None, as_json: bool) -> None:
+def _preset(yes: bool, no: bool) -> bool | None:
+    if yes and no:
+        raise typer.BadParameter("--yes and --no exclude each other")
+    return True if yes else False if no else None
+
+
+def _revert(way: str, count: int, config: Path | None, as_json: bool, preset: bool | None) -> None:
     with connect(config) as client:
-        event = client.ask({"type": way, "count": count})
+        event = _converse(client, {"type": way, "count": count}, lambda question: _answer(question, preset))
     _show(event, as_json)
 
 
@@ -125,8 +161,12 @@ def history(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         print_json(document)
         return
     for turn in document["turns"]:
-        undoable = f", {turn['undoable']} to undo" if turn["undoable"] else ""
-        typer.echo(f"{turn['at']}  {turn['channel']}  {turn['status'] or turn['state']}{undoable}  {turn['text']}")
+        leave = turn["verdict"]["rule"] if turn["verdict"] else "-"
+        consent = f" {turn['consent']}" if turn["consent"] else ""
+        undoable = f"{turn['undoable']} to undo" if turn["undoable"] else turn["why"].replace("_", " ")
+        result = turn["status"] or turn["state"]
+        cells = [turn["at"], turn["user"], turn["channel"], leave + consent, result, undoable, turn["text"]]
+        typer.echo("  ".join(cells).encode("utf-8", "backslashreplace"))
 
 
 def schedules(config: ConfigOption = None, as_json: JsonOption = False) -> None:
