@@ -68,7 +68,7 @@ def _wall_times(recurrence: Recurrence, low: datetime) -> Iterator[datetime]:
     if recurrence.count is not None:
         end = min(end, _last_counted(recurrence) or end)
     last: datetime | None = None
-    for naive in heapq.merge(*(iter(_rule_from(rule, start, low)) for rule in recurrence.rules)):
+    for naive in heapq.merge(*(iter(rule_from(rule, start, low)) for rule in recurrence.rules)):
         if naive > end:
             return
         if naive != last and naive.date() not in recurrence.except_dates:
@@ -81,7 +81,7 @@ def _last_counted(recurrence: Recurrence) -> datetime | None:
     """The wall-clock time at which the count of `recurrence` is used up; None where it is not."""
     assert recurrence.count is not None
     start = recurrence.start
-    merged = heapq.merge(*(iter(_rule_from(rule, start, start)) for rule in recurrence.rules))
+    merged = heapq.merge(*(iter(rule_from(rule, start, start)) for rule in recurrence.rules))
     last: datetime | None = None
     left = recurrence.count
     for naive in merged:
@@ -95,7 +95,7 @@ def _last_counted(recurrence: Recurrence) -> datetime | None:
     return None
 
 
-def _rule_from(rule: str, start: datetime, low: datetime) -> rrule:
+def rule_from(rule: str, start: datetime, low: datetime) -> rrule:
     """The rule with a later start in step with `start`, so that it gives the same times from `low` on."""
     frequency, interval = stride(rule)
     if start >= low:

@@ -117,7 +117,7 @@ def test_own_file_without_guards_keeps_the_shipped_ones(tmp_path: Path, text: st
         ('# nothing\n[levels.full]\n"fs:read" = "allow"\n"fs:read.x" = "no"', 4, "levels.full.fs:read.x"),
         ('levels.full."fs:write" = "no"', 1, "levels.full.fs:write"),
         ('[levels]\nfull."fs:read" = "ask"\nfull."fs:write" = "no"', 3, "levels.full.fs:write"),
-        ('[levels]\nfull.\'fs:write\' = "no"', 2, "levels.full.fs:write"),
+        ("[levels]\nfull.'fs:write' = \"no\"", 2, "levels.full.fs:write"),
         ('[levels]\n"full"."fs:write" = "no"', 2, "levels.full.fs:write"),
         ('[levels]\n\nfull = { "fs:write" = "no" }', 3, "levels.full.fs:write"),
         ('[ levels . full ]\n"fs:write" = "no"', 2, "levels.full.fs:write"),

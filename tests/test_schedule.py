@@ -12,11 +12,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from dateutil.rrule import rrulestr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icalendar import Calendar
 from support.scheduling import SINCE, World, make_schedule, reckon
 
 from metnosd.effects import PutRecord
+from metnosd.export import to_icalendar
 from metnosd.lexicon.recurrence import Recurrence
 from metnosd.plan import Plan, Step
 from metnosd.records import Records, fingerprint_of
@@ -376,3 +379,57 @@ def test_excepted_day_does_not_fire() -> None:
     assert schedule.recurrence is not None
     schedule = replace(schedule, recurrence=replace(schedule.recurrence, except_dates=(date(2026, 10, 2),)))
     assert [fire.day for fire in islice(schedule.fires(SINCE), 3)] == [1, 3, 4]
+
+
+def instants_in(calendar: str, high: datetime) -> list[datetime]:
+    """What another calendar makes of an export, up to `high`."""
+    found = set()
+    for event in Calendar.from_ical(calendar).walk("VEVENT"):
+        start = event.decoded("dtstart")
+        rule = event.get("rrule")
+        if rule is None:
+            found.add(start.astimezone(UTC))
+            continue
+        excepted = event.get("exdate", [])
+        dates = [each.dt for item in (excepted if isinstance(excepted, list) else [excepted]) for each in item.dts]
+        for fire in takewhile(lambda fire: fire <= high, rrulestr(rule.to_ical().decode(), dtstart=start)):
+            if fire not in dates:
+                found.add(fire.replace(fold=0).astimezone(UTC))
+    return sorted(found)
+
+
+@given(recurrences())
+@settings(deadline=None)
+def test_export_gives_the_same_instants(case: tuple[Recurrence, datetime, datetime]) -> None:
+    """An export is read back by the library, and its rules give the instants of the schedule."""
+    recurrence, low, high = case
+    if "LY;INTERVAL" in recurrence.rules[0] and recurrence.rules[0].startswith(("FREQ=M", "FREQ=H")):
+        recurrence = replace(recurrence, until=None)  # a reader ends at a clock time that a gap moves past the end
+    schedule = replace(make_schedule(zone=str(recurrence.zone)), recurrence=recurrence)
+    begin = datetime(1980, 1, 1, tzinfo=UTC)
+    try:
+        expected = reckon(schedule, begin, high)
+    except ValueError:
+        return  # dateutil refuses hours that an interval never meets
+    found = instants_in(to_icalendar([schedule], low), high + timedelta(days=2))
+    assert [fire for fire in found if fire <= high] == expected
+
+
+def test_export_of_several() -> None:
+    """Each schedule has its own id, its words as they were said, its zone with it, and its state."""
+    text = "send; the, report\nnow — ☂"
+    made = [
+        replace(make_schedule("s1", zone="Australia/Lord_Howe"), text=text),
+        replace(make_schedule("s2", None), state="paused"),
+        make_schedule(
+            "s3", ("FREQ=DAILY;BYHOUR=8;BYMINUTE=15;BYSECOND=0", "FREQ=DAILY;BYHOUR=20;BYMINUTE=45;BYSECOND=0")
+        ),
+    ]
+    calendar = Calendar.from_ical(to_icalendar(made, SINCE))
+    events = calendar.walk("VEVENT")
+    assert [str(event["uid"]) for event in events] == [f"{key}@metnosd" for key in ("s1", "s2", "s3", "s3-1")]
+    assert str(events[0]["summary"]) == text
+    assert [str(event["status"]) for event in events] == ["CONFIRMED", "TENTATIVE", "CONFIRMED", "CONFIRMED"]
+    assert {str(zone["tzid"]) for zone in calendar.walk("VTIMEZONE")} == {"Australia/Lord_Howe", ROME}
+    assert instants_in(to_icalendar(made[1:2], SINCE), SINCE) == [datetime(2026, 10, 1, 7, tzinfo=UTC)]
+    assert instants_in(to_icalendar([], SINCE), SINCE) == []
