@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from metnosd.perform import Performed, fingerprint, no_check, perform, prepare
 from metnosd.records import Records
 from metnosd.resolve import Context, ResolvedStep
 from metnosd.scope import Scope
-from metnosd.sentence import Refusal, Sentence, say
+from metnosd.sentence import Refusal, Sentence, instant_said, say
 from metnosd.sweep import sweep_leftovers
 
 log = structlog.get_logger(__name__)
@@ -167,9 +167,23 @@ def describe(effect: Effect, scope: Scope) -> dict[str, object]:
     if isinstance(effect, PackFiles):
         values["count"] = len(effect.sources)
     if isinstance(effect, PutRecord):
-        values |= effect.blanks
-        if isinstance(tool := effect.blanks.get("tool"), str):
-            values["what"] = say(f"deed.{tool}")
+        values |= _record_blanks(effect.blanks)
+    return values
+
+
+def _record_blanks(blanks: Mapping[str, object]) -> dict[str, object]:
+    """The blanks of a record's sentences, with what depends on the language as sentences."""
+    values: dict[str, object] = dict(blanks)
+    if isinstance(tool := blanks.get("tool"), str):
+        values["what"] = say(f"deed.{tool}")
+    fires = blanks.get("fires")
+    if isinstance(fires, list | tuple):
+        values["fires"] = [instant_said(datetime.fromisoformat(str(fire))) for fire in fires]
+        late = "late_skip" if blanks["late"] == "skip" else "late_run"
+        values["late"] = say(f"schedule.{late}", count=blanks["late_minutes"])
+        after = blanks.get("after_change")
+        moment = instant_said(datetime.fromisoformat(str(after))) if after else None
+        values["change"] = say("schedule.after_change", fire=moment) if moment else ""
     return values
 
 

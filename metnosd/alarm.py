@@ -183,6 +183,10 @@ class Alarm:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all waking
                 self._loop.call_soon_threadsafe(self.changed, key)
 
+    def run_now_in_thread(self, key: str) -> bool:
+        """See `run_now`, from a thread that is not the loop's."""
+        return self._loop is not None and asyncio.run_coroutine_threadsafe(self.run_now(key), self._loop).result()
+
     async def pause(self, key: str) -> bool:
         """Pause the schedule `key`; False where it is gone or was paused. A fire that runs goes on."""
         return await self._set_state(key, "paused")

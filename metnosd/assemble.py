@@ -13,16 +13,20 @@ from zoneinfo import ZoneInfo
 from tzlocal import get_localzone
 
 from metnosd.act import Actor, settle
+from metnosd.alarm import Alarm, AlarmSettings
 from metnosd.consent import Consents
 from metnosd.daemon import Daemon
 from metnosd.executor import Limits, Registry
 from metnosd.executors.actions import list_actions, redo_actions, undo_actions
 from metnosd.executors.files_all import FILE_EXECUTORS
 from metnosd.executors.grants import create_grants, delete_grants, list_grants
+from metnosd.executors.schedules import SCHEDULE_EXECUTORS
 from metnosd.executors.system import final_answer, get_help, get_status, get_time
-from metnosd.grants import Grants
+from metnosd.firing import Firing
+from metnosd.grants import Grant, Grants
 from metnosd.journal import Journal
 from metnosd.keep import Keep
+from metnosd.kept import Kept, open_kept
 from metnosd.kinds import shipped_kinds
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.loading import load_lexicon
@@ -33,9 +37,8 @@ from metnosd.message import UndoOffer
 from metnosd.model.catalog import Catalog, load_catalog
 from metnosd.model.service import ModelService
 from metnosd.planner import Level, Planner
-from metnosd.policy import PolicyError
+from metnosd.policy import Policy, PolicyError
 from metnosd.prompt import load_prompts, make_prompt
-from metnosd.records import Records
 from metnosd.redact import Redactor
 from metnosd.resolve import Context, Resolver
 from metnosd.resolve_args import Reading
@@ -44,12 +47,14 @@ from metnosd.sentence import Sentence
 from metnosd.settings import Settings, SettingsError
 from metnosd.store import Store
 from metnosd.turn import Parts
-from metnosd.turns import Turns
 from metnosd.undoing import Undoing
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, PolicyFile, Vaglio
 
 OWNER = "owner"
+
+OUTBOX_DAYS = 30
+"""How long it is remembered what was delivered."""
 
 Clock = Callable[[], datetime]
 
@@ -58,7 +63,7 @@ def make_registry() -> Registry:
     """Every executor, in the order in which they are listed and described to the model."""
     system = (get_time, get_status, get_help, list_actions, undo_actions, redo_actions)
     grants = (create_grants, list_grants, delete_grants)
-    return Registry((*FILE_EXECUTORS, *system, *grants, final_answer))
+    return Registry((*FILE_EXECUTORS, *system, *grants, *SCHEDULE_EXECUTORS, final_answer))
 
 
 def make_catalog(settings: Settings, places: Locations) -> Catalog:
@@ -97,6 +102,7 @@ class Assembly:
     parts: Parts
     store: Store
     owner: User
+    alarm: Alarm
     chores: tuple[Callable[[], object], ...] = ()
 
 
@@ -118,7 +124,7 @@ def assemble(
     lexicon = load_lexicon(shipped_config("lexicon"), places.config_dir / "lexicon")
     owner = make_owner(settings, places, home)
     redactor = redactor or Redactor()
-    kept = _open_state(places, redactor)
+    kept = open_kept(places, redactor, timedelta(days=settings.schedules.keep_days), clock)
     policy = PolicyFile(shipped_config("policy.toml"), places.config_dir / "policy.toml")
     vaglio = Vaglio(policy, places.own(owner.roots))
     scopes = Scopes(lexicon, kept.keep, vaglio)
@@ -130,64 +136,88 @@ def assemble(
         kinds=shipped_kinds(),
         registry=registry,
         planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level),
-        resolver=_resolver(registry, lexicon, scopes, limits, kept, vaglio),
+        resolver=_resolver(registry, lexicon, scopes, limits, kept, vaglio, settings, lambda key: run_now(key)),
         vaglio=vaglio,
         consents=Consents(kept.store, timedelta(minutes=settings.consent.minutes), redactor.text),
         actor=Actor(kept.journal, kept.records, lambda context: scopes.of(context.user), clock, limits),
         turns=kept.turns,
         records=kept.records,
         redactor=redactor,
-        case=lambda context, origin: _case(context, origin, kept.grants, clock),
+        case=lambda context, origin: _case(context, origin, kept.grants, clock, policy()),
         may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
         undo_offer=lambda turn: _undo_offer(kept.journal, turn),
         model_ready=model_ready,
+        habits=settings.times.habits(),
+        last_reminder=lambda context: _last_reminder(kept, context),
     )
     others = {int(number): name for number, name in settings.socket.users.items()}
     users = {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
     if settle_crash:
         settle(kept.journal, kept.records, lambda name: scopes.of(users[name]) if name in users else None)
         kept.turns.close_interrupted()
-    daemon = Daemon(parts, kept.journal, kept.keep, users=users, uids={**others, uid: OWNER}, status=status)
-    chores = (lambda: kept.keep.sweep(clock(), settings.undo.keep_days, settings.undo.keep_bytes),)
-    return Assembly(daemon, parts, kept.store, owner, chores)
+    daemon = Daemon(parts, kept, users=users, uids={**others, uid: OWNER}, status=status)
+    alarm = _alarm(daemon, parts, kept, settings, clock)
+    run_now = alarm.run_now_in_thread
+    chores = (
+        lambda: kept.keep.sweep(clock(), settings.undo.keep_days, settings.undo.keep_bytes),
+        lambda: kept.outbox.prune(clock() - timedelta(days=OUTBOX_DAYS)),
+    )
+    return Assembly(daemon, parts, kept.store, owner, alarm, chores)
 
 
-@dataclass(frozen=True)
-class _State:
-    """What the daemon keeps between its starts."""
-
-    store: Store
-    journal: Journal
-    turns: Turns
-    grants: Grants
-    records: Records
-    keep: Keep
-
-
-def _open_state(places: Locations, redactor: Redactor) -> _State:
-    store = Store(places.database)
-    grants = Grants(store)
-    return _State(
-        store,
-        Journal(store, redactor.text),
-        Turns(store, redactor),
-        grants,
-        Records({"grants": grants}),
-        Keep(str(places.keep)),
+def _alarm(daemon: Daemon, parts: Parts, kept: Kept, settings: Settings, clock: Clock) -> Alarm:
+    firing = Firing(daemon, parts, kept.outbox)
+    return Alarm(
+        kept.schedules,
+        kept.ledger,
+        clock=clock,
+        fire=firing.fire,
+        tell_missed=firing.missed,
+        tell_unknown=firing.unknown,
+        tell_paused=firing.paused,
+        may_repeat=lambda schedule: not any(parts.registry[step.tool].effect for step in schedule.plan.steps),
+        settings=AlarmSettings(stagger_s=settings.schedules.stagger_s),
     )
 
 
+def _last_reminder(kept: Kept, context: Context) -> str | None:
+    """What the last reminder in the conversation of `context` said, if that was within the last day."""
+    mine = kept.schedules.of_user(context.user.name, context.now - timedelta(days=1))
+    here = {s.id: s for s in mine if s.kind == "reminder" and (s.channel, s.conversation) == context.where}
+    runs = kept.ledger.runs_since(list(here), context.now - timedelta(days=1), ("done",))
+    newest = max(runs, key=lambda run: run.due, default=None)
+    return here[newest.schedule].name if newest is not None else None
+
+
 def _resolver(
-    registry: Registry, lexicon: Lexicon, scopes: Scopes, limits: Limits, kept: _State, vaglio: Vaglio
+    registry: Registry,
+    lexicon: Lexicon,
+    scopes: Scopes,
+    limits: Limits,
+    kept: Kept,
+    vaglio: Vaglio,
+    settings: Settings,
+    run_now: Callable[[str], bool],
 ) -> Resolver:
-    undoing = Undoing(kept.journal, kept.records, lexicon)
+    late = settings.schedules
+    facts = {
+        "undoing": Undoing(kept.journal, kept.records, lexicon),
+        "grants": kept.grants.of_user,
+        "lexicon": lexicon,
+        "schedules": kept.schedules,
+        "ledger": kept.ledger,
+        "late_s": {"plan": 60.0 * late.late_minutes, "reminder": 60.0 * late.reminder_late_minutes},
+        "judge": vaglio.judge_capability,
+        "policy": lambda: vaglio.read().digest,
+        "run_now": run_now,
+    }
     return Resolver(
         registry,
         lambda context: Reading(lexicon, context.now, scopes.of(context.user)),
         limits=limits,
-        facts={"undoing": undoing, "grants": kept.grants.of_user, "lexicon": lexicon},
+        facts=facts,
         may_read=vaglio.may_read,
         fix=lambda effects, scope, check: fix(effects, scope, check, kept.records),
     )
@@ -219,9 +249,16 @@ class Scopes:
         return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=closed)
 
 
-def _case(context: Context, origin: Origin, grants: Grants, clock: Clock) -> Case:
+def _case(context: Context, origin: Origin, grants: Grants, clock: Clock, policy: Policy) -> Case:
     user = context.user
-    return Case(user, clock().astimezone(user.zone), origin, grants.of_user(user.name))
+    found = [grant for grant in grants.of_user(user.name) if _holds(grant, context, policy)]
+    return Case(user, clock().astimezone(user.zone), origin, found)
+
+
+def _holds(grant: Grant, context: Context, policy: Policy) -> bool:
+    """Whether `grant` counts for the turn of `context`: a standing one, or that of the schedule which fires."""
+    bound = (grant.schedule, grant.digest, grant.policy)
+    return grant.schedule is None or bound == (context.schedule, context.digest, policy.digest)
 
 
 def _guest(name: str, owner: User) -> User:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,10 +14,9 @@ import structlog
 
 from metnosd.consent import Consent
 from metnosd.entries import Entry, printable
-from metnosd.history import history_to_json
-from metnosd.journal import Journal
-from metnosd.keep import Keep
+from metnosd.kept import Kept
 from metnosd.lexicon.signals import Signals
+from metnosd.lookups import Lookups
 from metnosd.message import MAX_TEXT, Message, Reply
 from metnosd.preview import preview
 from metnosd.question import question_of
@@ -26,7 +25,7 @@ from metnosd.resolve import Context
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
 from metnosd.store import from_text
-from metnosd.turn import Parts, Turn, entries_with, new_turn_id, read_message
+from metnosd.turn import Parts, Turn, context_of, entries_with, new_turn_id, read_message
 from metnosd.user import User
 
 log = structlog.get_logger(__name__)
@@ -82,26 +81,25 @@ def _done(reply: Reply) -> asyncio.Future[Reply]:
     return future
 
 
-class Daemon:
+class Daemon(Lookups):
     """Implements `Service`. Turns belong to it, not to the connection that brought them."""
 
     def __init__(
         self,
         parts: Parts,
-        journal: Journal,
-        keep: Keep,
+        kept: Kept,
         *,
         users: Mapping[str, User],
         uids: Mapping[int, str],
         status: Callable[[], Mapping[str, Any]],
     ) -> None:
         """`uids` maps the user ids that may speak over the socket to users' names."""
+        super().__init__(parts.clock, kept)
         self._parts = parts
-        self._journal = journal
-        self._keep = keep
         self._users = users
         self._uids = uids
         self._status = status
+        self._owned: set[asyncio.Task[None]] = set()
         self._running: dict[str, _Running] = {}
         self._entry = asyncio.Lock()
 
@@ -180,8 +178,8 @@ class Daemon:
         earlier = await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
         last = entries_with(message, before.last)
         if earlier is None:
-            context = Context(turn_id, message.user, signals.lang, message.received_at, last, reply_to=before.reply_to)
-            return self._begin(message, context, tell, lambda turn: turn.take(), signals)
+            context = context_of(turn_id, message, signals.lang, last, before.reply_to)
+            return self.begin(message, context, tell, lambda turn: turn.take(), signals)
         running = self._running.get(earlier.id)
         if running is not None and running.task is not None:
             for event in running.heard:
@@ -193,10 +191,10 @@ class Daemon:
         consent = await asyncio.to_thread(self._parts.consents.open_of, earlier.id, self._parts.clock())
         if consent is None:
             raise self._error("turn.interrupted", message.user, message.lang)
-        context = Context(earlier.id, message.user, signals.lang, message.received_at, last)
-        return self._begin(message, context, tell, lambda turn: turn.ask_again(consent), signals)
+        context = context_of(earlier.id, message, signals.lang, last)
+        return self.begin(message, context, tell, lambda turn: turn.ask_again(consent), signals)
 
-    def _begin(
+    def begin(
         self,
         message: Message,
         context: Context,
@@ -302,13 +300,13 @@ class Daemon:
         message = Message(
             row["message_id"], user, row["channel"], row["conversation"], row["text"], row["lang"], received
         )
-        context = Context(consent.turn, user, row["lang"], self._parts.clock(), ())
+        context = replace(context_of(consent.turn, message, row["lang"], ()), now=self._parts.clock())
         signals = read_message(message, self._parts.lexicon)
 
         def way(turn: Turn) -> Coroutine[Any, Any, Reply]:
             return turn.resume(consent) if yes else turn.refuse(consent)
 
-        await asyncio.shield(self._begin(message, context, lambda _event: None, way, signals))
+        await asyncio.shield(self.begin(message, context, lambda _event: None, way, signals))
         return True
 
     async def cancel(self, user: User, message_id: str) -> Reply:
@@ -340,10 +338,10 @@ class Daemon:
         signals = read_message(message, self._parts.lexicon)
         turn_id = new_turn_id()
         await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)
-        context = Context(turn_id, user, signals.lang, message.received_at, ())
+        context = context_of(turn_id, message, signals.lang, ())
         args: dict[str, Any] = {"turn": turn} if turn is not None else {"count": count} if count > 1 else {}
         return await asyncio.shield(
-            self._begin(message, context, tell, lambda running: running.call(tool, args), signals)
+            self.begin(message, context, tell, lambda running: running.call(tool, args), signals)
         )
 
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:
@@ -351,13 +349,14 @@ class Daemon:
         message = self.message(user, "plan", "plan", text, lang=lang, message_id=None)
         return await preview(self._parts, message, use_model=model)
 
-    async def history(self, user: User) -> Mapping[str, Any]:
-        """See `Service`."""
-        return await asyncio.to_thread(history_to_json, self._journal, self._keep, user.name)
+    def user(self, name: str) -> User | None:
+        """The user `name`."""
+        return self._users.get(name)
 
-    async def schedules(self, user: User) -> Mapping[str, Any]:
-        """See `Service`."""
-        return {"schedules": []}
+    def own(self, task: asyncio.Task[None]) -> None:
+        """Keep a task that ends by itself until it has."""
+        self._owned.add(task)
+        task.add_done_callback(self._owned.discard)
 
     async def status(self) -> Mapping[str, Any]:
         """See `Service`."""

@@ -78,9 +78,9 @@ def fitting(deeds: Sequence[Deed], query: str, lexicon: Lexicon, lang: str, now:
         found = [deed for deed in found if deed.at in span]
     if tools:
         found = [deed for deed in found if deed.executors & tools]
-    named = [deed for deed in found if _says(deed, words)]
-    if words and (named or (not tools and span is None)):
-        found = named
+    if words:
+        # Whoever names something means that: what fits but for the name is not it.
+        found = [deed for deed in found if _says(deed, words)]
     return found if span is not None else found[:1]
 
 

@@ -11,10 +11,14 @@ from typing import cast
 from icalendar import Calendar, Event, vRecur
 
 from metnosd.fires import fires_of, rule_from
-from metnosd.lexicon.recurrence import SEARCH_YEARS
 from metnosd.schedule import Schedule
 
 PRODUCT = "-//metnosd//metnosd//"
+
+ZONE_YEARS = 10
+"""For how long the clock changes of a zone are written out; nobody knows those of later years yet."""
+
+_EARLY = datetime(1000, 1, 1, tzinfo=UTC)
 
 
 def to_icalendar(schedules: Iterable[Schedule], now: datetime) -> str:
@@ -36,7 +40,7 @@ def to_icalendar(schedules: Iterable[Schedule], now: datetime) -> str:
             event.add("transp", "TRANSPARENT")
             calendar.add_component(event)
             starts.append(event.decoded("dtstart").astimezone(UTC))
-    first, last = min(starts) - timedelta(days=400), now + timedelta(days=365 * SEARCH_YEARS)
+    first, last = min(starts) - timedelta(days=400), now + timedelta(days=365 * ZONE_YEARS)
     calendar.add_missing_timezones(first_date=first.date(), last_date=last.date())
     return cast(bytes, calendar.to_ical()).decode()
 
@@ -47,10 +51,10 @@ def _events(schedule: Schedule) -> Iterator[Event]:
         assert schedule.at is not None
         yield _event(schedule, schedule.at, 0)
         return
-    if recurrence.count is not None and len(recurrence.rules) > 1:
-        # The count is that of all rules together, which events apart can only have as a last time.
-        *_, last = fires_of(replace(recurrence, except_dates=()), datetime.min.replace(year=2, tzinfo=UTC))
-        recurrence = replace(recurrence, count=None, until=last)
+    if recurrence.count is not None and (len(recurrence.rules) > 1 or recurrence.until is not None):
+        # The count is that of all rules together, and no rule may have both count and end: an end says the same.
+        times = fires_of(replace(recurrence, except_dates=()), _EARLY)
+        recurrence = replace(recurrence, count=None, until=[recurrence.until, *times][-1])
     for number, (rule, text) in enumerate(zip(recurrence.rules, recurrence.rrules(), strict=True)):
         first = next(iter(rule_from(rule, recurrence.start, recurrence.start)), None)
         if first is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from metnosd.effects import Effect, MakeDir
 from metnosd.resolve import ResolvedStep
 from metnosd.scope import is_inside
 from metnosd.sentence import Refusal
@@ -19,20 +21,25 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave for `user` to use `tool` (for `capability`) in `folder`, or towards `recipient`, without a question.
+    """Leave for `user` to use `tool` (for `capability`) in `folders`, or towards `recipient`, without a question.
 
-    A plan with more files or bytes than `max_files` and `max_bytes` is asked all the same.
+    A plan with more files or bytes than `max_files` and `max_bytes` is asked all the same. With `schedule` it
+    holds for the fires of that one only, as long as its plan (`digest`) and the policy (`policy`, a digest too)
+    are as they were when it was given.
     """
 
     id: str
     user: str
     tool: str
     capability: str
-    folder: str | None
+    folders: tuple[str, ...]
     recipient: str | None
     max_files: int
     max_bytes: int
     created_at: datetime
+    schedule: str | None = None
+    digest: str | None = None
+    policy: str | None = None
 
     def covers(self, step: ResolvedStep, capability: str) -> bool:
         """Whether all that `step` does lies within this grant; anything that does not is asked."""
@@ -40,26 +47,35 @@ class Grant:
             return False
         if step.files > self.max_files or step.bytes > self.max_bytes:
             return False
-        paths = [path for effect in step.effects for path in (*effect.reads(), *effect.writes())]
-        recipients = [name for effect in step.effects for name in effect.recipients()]
-        folder, recipient = self.folder, self.recipient
-        here = folder is not None and all(path != folder and is_inside(path, folder) for path in paths)
+        here = all(self._holds(effect) for effect in step.effects)
+        recipients = {name for effect in step.effects for name in effect.recipients()}
         if recipients:
-            return recipient is not None and set(recipients) == {recipient} and (here or not paths)
-        return bool(paths) and here and recipient is None
+            return self.recipient is not None and recipients == {self.recipient} and here
+        return self.recipient is None and here and any(effect.writes() for effect in step.effects)
+
+    def _holds(self, effect: Effect) -> bool:
+        """Whether all paths of `effect` lie inside the folders; a folder itself may be made, and no more."""
+        paths = (*effect.reads(), *effect.writes())
+        if isinstance(effect, MakeDir) and effect.path in self.folders:
+            return True
+        return all(any(path != one and is_inside(path, one) for one in self.folders) for path in paths)
 
     def to_json(self) -> dict[str, object]:
         """The grant as a record of the table `grants`."""
-        return asdict(self) | {"created_at": self.created_at.isoformat()}
+        return asdict(self) | {"created_at": self.created_at.isoformat(), "folders": list(self.folders)}
 
 
 def grant_from_json(data: Mapping[str, Any]) -> Grant:
     """The grant that `to_json` wrote; raises ValueError, KeyError or TypeError for what is none."""
     if set(data) != set(Grant.__dataclass_fields__):
         raise ValueError(f"a grant has the fields {sorted(Grant.__dataclass_fields__)}")
-    if (data["folder"] is None) == (data["recipient"] is None):
-        raise ValueError("a grant is for one folder or for one recipient")
-    return Grant(**{**data, "created_at": datetime.fromisoformat(data["created_at"])})
+    folders = tuple(data["folders"])
+    if not folders and data["recipient"] is None:
+        raise ValueError("a grant is for folders or for a recipient")
+    if not all(isinstance(folder, str) and folder.startswith("/") for folder in folders):
+        raise ValueError("the folders of a grant are absolute paths")
+    created = datetime.fromisoformat(data["created_at"])
+    return Grant(**{**data, "created_at": created, "folders": folders})
 
 
 class Grants:
@@ -73,14 +89,18 @@ class Grants:
         found = []
         for row in self._store.rows("select * from grants where user = :user order by rowid", {"user": user}):
             try:
-                found.append(grant_from_json(row))
+                found.append(grant_from_json(_record(row)))
             except (ValueError, KeyError, TypeError) as error:
                 log.error("grant_unreadable", grant=row["id"], error=str(error))
         return found
 
     def get(self, key: str) -> Mapping[str, object] | None:
         """See `RecordTable`."""
-        return next(iter(self._store.rows("select * from grants where id = :id", {"id": key})), None)
+        rows = self._store.rows("select * from grants where id = :id", {"id": key})
+        try:
+            return _record(rows[0]) if rows else None
+        except ValueError:
+            return None
 
     def put(self, key: str, value: Mapping[str, object] | None) -> None:
         """See `RecordTable`."""
@@ -92,4 +112,8 @@ class Grants:
                 grant_from_json(value)
             except (ValueError, KeyError, TypeError) as error:
                 raise Refusal("grants.unreadable") from error
-            db.table("grants").insert(dict(value))
+            db.table("grants").insert(dict(value) | {"folders": json.dumps(value["folders"])})
+
+
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(row) | {"folders": json.loads(row["folders"])}

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from metnosd.effects import UntrashPath
 from metnosd.entries import to_wire
 from metnosd.journal import Journal, JournalRow
 from metnosd.keep import Keep
+from metnosd.ledger import Ledger
+from metnosd.schedule import Schedule, Schedules
 from metnosd.store import from_text
+
+OVER_DAYS = 30
+SHOWN_RUNS = 20
+SHOWN_FIRES = 5
 
 SHOWN_TURNS = 50
 """How many turns the history lists."""
@@ -22,6 +30,38 @@ def history_to_json(journal: Journal, keep: Keep, user: str) -> dict[str, Any]:
     lasting (nothing takes it back) or expired (what was kept for it is gone).
     """
     return {"turns": [_turn(row, keep) for row in journal.history(user, SHOWN_TURNS)]}
+
+
+def schedules_to_json(schedules: Schedules, ledger: Ledger, user: str, now: datetime) -> list[dict[str, Any]]:
+    """The schedules of `user` with their next fires and past runs; what is over stays for `OVER_DAYS` days."""
+    found = schedules.of_user(user, now - timedelta(days=OVER_DAYS))
+    return [
+        {
+            "id": schedule.id,
+            "text": schedule.text,
+            "name": schedule.name,
+            "kind": schedule.kind,
+            "state": schedule.state,
+            "zone": schedule.zone,
+            "rrules": schedule.recurrence.rrules() if schedule.recurrence is not None else [],
+            "next": [fire.isoformat() for fire in _next(schedule, now)],
+            "runs": [
+                {
+                    "due_at": run.due.isoformat(),
+                    "state": run.state,
+                    "started_at": run.claimed_at.isoformat() if run.claimed_at else None,
+                    "late_s": run.late_s,
+                    "note": run.note,
+                }
+                for run in ledger.runs_of(schedule.id, SHOWN_RUNS)
+            ],
+        }
+        for schedule in found
+    ]
+
+
+def _next(schedule: Schedule, now: datetime) -> list[datetime]:
+    return list(islice(schedule.fires(now), SHOWN_FIRES)) if schedule.state == "active" else []
 
 
 def _turn(row: Mapping[str, Any], keep: Keep) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Protocol
 from metnosd.consent import Consent, Consents
 from metnosd.measure import refreshed
 from metnosd.message import ConsentRequest, Message
+from metnosd.policy import PolicyError
 from metnosd.question import choices_of, is_long, question_of
 from metnosd.records import Records
 from metnosd.reply import Voice
@@ -72,7 +73,7 @@ class Leave:
             async with asyncio.timeout(JUDGE_SECONDS):
                 case = await asyncio.to_thread(parts.case, self._context, origin)
                 verdict = await asyncio.to_thread(parts.vaglio.judge, resolved, case)
-        except (TimeoutError, sqlite3.Error) as error:
+        except (TimeoutError, sqlite3.Error, PolicyError) as error:
             verdict = parts.vaglio.fault(parts.clock(), error)
         await asyncio.to_thread(parts.turns.judged, self._context.turn, verdict.answer, verdict.rule)
         return verdict

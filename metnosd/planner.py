@@ -35,8 +35,19 @@ FAST: Mapping[str, str] = {
     "history": "list_actions",
     "grants": "list_grants",
     "revoke": "delete_grants",
+    "schedules": "list_schedules",
+    "missed": "list_schedules",
+    "ran": "list_schedules",
+    "change": "change_schedules",
+    "pause": "pause_schedules",
+    "resume": "resume_schedules",
+    "run": "run_schedules",
+    "unschedule": "delete_schedules",
 }
 """Signals that decide alone, and the executor that each means."""
+
+WHAT: Mapping[str, str] = {"missed": "missed", "ran": "runs"}
+"""What is listed by a signal that means another list than the usual one."""
 
 BASE_TOKENS = 120
 """Room for the frame of a plan and one step with several arguments."""
@@ -112,8 +123,10 @@ class Planner:
         tool = FAST.get(signals.signal or "")
         if tool is None or pool.get(tool) is None:
             return None
-        said = {"count": signals.count, "query": signals.query}
         taken = pool.executors[pool.names.index(tool)].schema["properties"]
+        query = signals.query if "count" in taken or signals.count is None else str(signals.count)
+        said: dict[str, object] = {"what": WHAT.get(signals.signal or "")}
+        said |= {"count": signals.count, "query": query}
         return Plan((Step(tool, {name: value for name, value in said.items() if value and name in taken}),))
 
     async def plan(

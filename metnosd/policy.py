@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Sequence
@@ -77,6 +78,11 @@ class Policy(_Section):
     levels: dict[Level, dict[str, Answer]]
     raises: Raises = Field(default_factory=Raises)
     guards: Guards = Field(default_factory=Guards)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the rules, in hexadecimal: what was granted under others is asked again."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 def load_policy(shipped: Path, own: Path | None = None) -> Policy:

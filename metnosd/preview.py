@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from metnosd.executor import Executor
@@ -16,23 +17,32 @@ from metnosd.planner import Planned, grammar_digest
 from metnosd.pool import Pool
 from metnosd.resolve import Context, ResolvedPlan, ResolvedStep
 from metnosd.resolve_args import Reading, resolve_arguments, to_plain
+from metnosd.scheduling import reminder_of, shown_when
 from metnosd.sentence import Refusal
+from metnosd.timing import read_timing
 from metnosd.turn import Parts, read_message, turn_pool
 
 
 async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[str, Any]:
     """Every stage up to the verdict. No step is run: unknown targets are null, the verdict is provisional."""
     started = time.monotonic()
+    said = message.text
     signals = read_message(message, parts.lexicon)
     read = time.monotonic()
     last = await asyncio.to_thread(parts.turns.last_entries, message.user.name, message.channel, message.conversation)
     context = Context("plan", message.user, signals.lang, message.received_at, last)
     reading = Reading(parts.lexicon, context.now, parts.scope(context))
+    timing = read_timing(message.text, signals, parts.lexicon, context.now, context.user.zone, parts.habits)
+    reminder = reminder_of(timing, lambda: None, parts.habits)
+    later = timing.intent == "later" and bool(timing.text)
+    if later:
+        message = replace(message, text=timing.text)
+        signals = read_message(message, parts.lexicon, signals.lang)
     spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
     pool = turn_pool(parts, signals, context, message)
     pooled = time.monotonic()
     shown: dict[str, Any] = {
-        "text": message.text,
+        "text": said,
         "lang": signals.lang,
         "signals": {
             "signal": signals.signal,
@@ -52,11 +62,15 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
         "path": "model",
         "timings_ms": {"signals": (read - started) * 1000, "pool": (pooled - read) * 1000},
     }
-    plan = parts.planner.fast(signals, pool)
+    plan = reminder or parts.planner.fast(signals, pool)
     if plan is not None:
-        shown |= {"path": "fast"} | await asyncio.to_thread(_from_plan, plan, pool, parts, context, reading)
+        shown |= {"path": "fast"} | await asyncio.to_thread(_from_plan, plan, parts, context, reading)
     elif use_model:
         shown |= await _with_model(parts, message, pool, spans, reading, context, shown["timings_ms"])
+    if later and shown["plan"] is not None:
+        shown["plan"] = dict(shown["plan"]) | {"when": shown_when(timing, context.now)}
+    if reminder is not None:
+        shown["when"] = shown_when(timing, context.now)
     shown["timings_ms"]["total"] = (time.monotonic() - started) * 1000
     return shown
 
@@ -77,15 +91,14 @@ async def _with_model(
     except ModelError as error:
         return {"error": {"code": error.code, "message": str(error)}}
     timings |= planned.timings_ms
-    return {"attempts": planned.attempts} | _from_plan(planned.plan, pool, parts, context, reading)
+    return {"attempts": planned.attempts} | _from_plan(planned.plan, parts, context, reading)
 
 
-def _from_plan(plan: Plan, pool: Pool, parts: Parts, context: Context, reading: Reading) -> dict[str, Any]:
+def _from_plan(plan: Plan, parts: Parts, context: Context, reading: Reading) -> dict[str, Any]:
     steps = []
     pending = []
     for index, step in enumerate(plan.steps, 1):
-        executor = pool.get(step.tool)
-        assert executor is not None
+        executor = parts.registry[step.tool]
         args, problem = _resolved_args(executor, step.args, reading, parts, context)
         shown: dict[str, Any] = {"index": index, "tool": step.tool, "args": args}
         if executor.effect:
@@ -96,8 +109,7 @@ def _from_plan(plan: Plan, pool: Pool, parts: Parts, context: Context, reading: 
         steps.append(shown)
     verdict = parts.vaglio.judge(ResolvedPlan(plan, {}, tuple(pending)), parts.case(context, "message"))
     for step in plan.steps:
-        executor = pool.get(step.tool)
-        assert executor is not None
+        executor = parts.registry[step.tool]
         refusal = None if executor.effect else parts.vaglio.may_read(executor, context.user)
         if refusal is not None:
             verdict = parts.vaglio.judge_capability(executor.capability, context.user)

@@ -163,7 +163,11 @@ def _step_from_json(data: Mapping[str, Any]) -> StepOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The turn that a plan is resolved and carried out for."""
+    """The turn that a plan is resolved and carried out for.
+
+    `where` is its channel and conversation, `text` the words of the message. A fire of a schedule has the id of
+    that, and the digest of its plan.
+    """
 
     turn: str
     user: User
@@ -172,6 +176,10 @@ class Context:
     last: tuple[Entry, ...]
     cancelled: Event = field(default_factory=Event)
     reply_to: str | None = None
+    where: tuple[str, str] = ("", "")
+    text: str = ""
+    schedule: str | None = None
+    digest: str | None = None
 
 
 class Resolver:
@@ -200,6 +208,10 @@ class Resolver:
         return self._fix_effects(effects, run.scope, run.check)
 
     async def resolve(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
+        """See `resolve_now`, in a thread."""
+        return await asyncio.to_thread(self.resolve_now, plan, context, done)
+
+    def resolve_now(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
         """Go on with `plan` after the steps `done`: readers run, then the effects that follow them.
 
         Several effects in a row are resolved together while their input is there, so that one question
@@ -215,7 +227,7 @@ class Resolver:
             source = index - 1 if step.source is None else step.source
             if (pending and not executor.effect) or (source in waiting and executor.kinds != (None,)):
                 break
-            result = await asyncio.to_thread(self._run, step, index, executor, source, finished, context)
+            result = self._run(step, index, executor, source, finished, context)
             if isinstance(result, StepOutcome):
                 finished[index] = result
                 if result.status in ("failed", "refused", "asked"):
@@ -283,6 +295,14 @@ class Resolver:
             result.settles,
         )
 
+    def _own_facts(self, context: Context, reading: Reading) -> dict[str, Any]:
+        """What executors over plans need: to resolve one without carrying it out."""
+        return {
+            "registry": self._registry,
+            "resolve": lambda plan: self.resolve_now(plan, context, {}),
+            "arguments": lambda step: resolve_arguments(self._registry[step.tool], step.args, reading),
+        }
+
     def _run_for(
         self,
         step: Step,
@@ -306,7 +326,7 @@ class Resolver:
             lang=context.lang,
             limits=self._limits,
             cancelled=context.cancelled,
-            facts={**self._facts, "user": context.user, "turn": context.turn, "reply_to": context.reply_to},
+            facts={**self._facts, "user": context.user, "context": context} | self._own_facts(context, reading),
         )
 
 

@@ -85,6 +85,12 @@ class Schedule:
         """The SHA-256 of the plan, in hexadecimal."""
         return hashlib.sha256(to_text(self.plan.to_json()).encode()).hexdigest()
 
+    @property
+    def name(self) -> str:
+        """What people call it: what a reminder reminds of, else the words that it was made with."""
+        said = self.plan.steps[0].args.get("text") if self.kind == "reminder" else None
+        return str(said or self.text)
+
     def fires(self, after: datetime) -> Iterator[datetime]:
         """The due instants strictly after `after` (aware), strictly increasing, in the schedule's zone."""
         if self.recurrence is not None:
@@ -97,7 +103,7 @@ class Schedule:
 
         Those older than `keep` are left out, but not the newest of all.
         """
-        since = mark or self.active_since
+        now, since = now.astimezone(UTC), mark or self.active_since
         found: list[datetime] = []
         upcoming = None
         for fire in self.fires(since if self.recurrence is None else max(since, now - keep)):
@@ -118,7 +124,7 @@ class Schedule:
                 values[name] = value.astimezone(UTC).isoformat()
         values |= {"plan": self.plan.to_json(), "digest": self.digest}
         values["only_if"] = None if self.only_if is None else dict(self.only_if)
-        values["recurrence"] = None if self.recurrence is None else _recurrence_to_json(self.recurrence)
+        values["recurrence"] = None if self.recurrence is None else recurrence_to_json(self.recurrence)
         return values
 
 
@@ -138,7 +144,7 @@ def schedule_from_json(data: Mapping[str, Any]) -> Schedule:
             raise TypeError("only_if is no mapping or grant no text")
         values["plan"] = _plan_from_json(values["plan"])
         if values["recurrence"] is not None:
-            values["recurrence"] = _recurrence_from_json(values["recurrence"], zone_of(values["zone"]))
+            values["recurrence"] = recurrence_from_json(values["recurrence"], zone_of(values["zone"]))
         schedule = Schedule(**values)
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"no schedule: {error}") from error
@@ -162,7 +168,8 @@ def _plan_from_json(data: Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _recurrence_to_json(recurrence: Recurrence) -> dict[str, object]:
+def recurrence_to_json(recurrence: Recurrence) -> dict[str, object]:
+    """A recurrence as JSON values, without its zone."""
     until = recurrence.until
     return {
         "rules": list(recurrence.rules),
@@ -173,7 +180,8 @@ def _recurrence_to_json(recurrence: Recurrence) -> dict[str, object]:
     }
 
 
-def _recurrence_from_json(data: Mapping[str, Any], zone: ZoneInfo) -> Recurrence:
+def recurrence_from_json(data: Mapping[str, Any], zone: ZoneInfo) -> Recurrence:
+    """The recurrence in `zone` that `recurrence_to_json` wrote. Raises ValueError, KeyError or TypeError else."""
     rules = tuple(data["rules"])
     for rule in rules:
         stride(rule)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,9 @@ class Question(Refusal):
     def __init__(self, key: str, choices: tuple[str, ...] = (), **values: object) -> None:
         super().__init__(key, **values)
         self.choices = choices
+
+
+def instant_said(moment: datetime) -> Sentence:
+    """A moment as people read it: weekday, date and time of day, in its own zone."""
+    weekday = say(f"weekday.{moment.isoweekday()}")
+    return say("time.instant", weekday=weekday, date=moment.strftime("%Y-%m-%d"), clock=moment.strftime("%H:%M"))

@@ -83,6 +83,7 @@ async def daemon(
         channel = UnixSocket(assembly.daemon, places.socket, int(settings.socket.mode, 8))
         try:
             await channel.start()
+            await assembly.alarm.start()
             async with asyncio.TaskGroup() as tasks:
                 model = tasks.create_task(host.run(), name="model")
                 # Templates compile as they are first needed; the first message should not wait for that.
@@ -91,6 +92,7 @@ async def daemon(
                 try:
                     yield assembly, host
                 finally:
+                    await assembly.alarm.close()
                     await channel.stop()
                     await assembly.daemon.close()
                     model.cancel()

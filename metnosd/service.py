@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from metnosd.message import ConsentRequest, Message, Reply
+from metnosd.outbox import Delivery as Delivery
 from metnosd.user import User as User
 
 
@@ -97,6 +98,22 @@ class Service(Protocol):
 
     async def schedules(self, user: User) -> Mapping[str, Any]:
         """The user's schedules."""
+        ...
+
+    async def calendar(self, user: User) -> str:
+        """The user's schedules as iCalendar (RFC 5545)."""
+        ...
+
+    async def deliveries(self, user: User, channel: str) -> list[Delivery]:
+        """What has not reached `user` yet through `channel`, oldest first."""
+        ...
+
+    async def delivered(self, key: str) -> None:
+        """Note that a delivery was handed over."""
+        ...
+
+    def listen(self, hear: Callable[[Delivery], None]) -> None:
+        """Have `hear` called, in any thread, with what is new to be delivered."""
         ...
 
     async def status(self) -> Mapping[str, Any]:

@@ -103,6 +103,15 @@ class UndoSettings(_Section):
     keep_bytes: int = Field(ge=0)
 
 
+class ScheduleSettings(_Section):
+    """How late schedules may be, and how long their runs are kept."""
+
+    late_minutes: int = Field(ge=1, le=100_000)
+    reminder_late_minutes: int = Field(ge=1, le=100_000)
+    keep_days: int = Field(ge=1, le=36500)
+    stagger_s: float = Field(ge=0, le=600)
+
+
 class ConsentSettings(_Section):
     """How long a question stands."""
 
@@ -139,6 +148,7 @@ class Settings(_Section):
     executors: ExecutorSettings
     model: ModelSettings
     undo: UndoSettings
+    schedules: ScheduleSettings
     consent: ConsentSettings
     socket: SocketSettings
     log: LogSettings

@@ -95,11 +95,14 @@ def _verdicts_and_grants(db: Database) -> None:
             "user": str,
             "tool": str,
             "capability": str,
-            "folder": str,
+            "folders": str,
             "recipient": str,
             "max_files": int,
             "max_bytes": int,
             "created_at": str,
+            "schedule": str,
+            "digest": str,
+            "policy": str,
         },
         pk="id",
         not_null={"user", "capability", "created_at"},
@@ -150,7 +153,24 @@ def _schedules_and_runs(db: Database) -> None:
     db.execute("create index idx_runs_untold on runs (due_at) where told = 0")
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants, _schedules_and_runs)
+def _outbox(db: Database) -> None:
+    db.table("outbox").create(
+        {
+            "id": str,
+            "user": str,
+            "channel": str,
+            "conversation": str,
+            "event": str,
+            "created_at": str,
+            "delivered_at": str,
+        },
+        pk="id",
+        not_null={"user", "channel", "event", "created_at"},
+    )
+    db.execute("create index idx_outbox_waiting on outbox (user, channel) where delivered_at is null")
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants, _schedules_and_runs, _outbox)
 """Each brings the file from the version that is its index to the next (`PRAGMA user_version`)."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from metnosd.entries import Entry, Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled, Executor, Registry
 from metnosd.kinds import Kinds
 from metnosd.leave import Leave, Withheld
+from metnosd.lexicon.clocks import Habits
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import Signals, read_signals
 from metnosd.lexicon.spans import read_spans
@@ -33,9 +34,11 @@ from metnosd.redact import Redactor
 from metnosd.reply import Voice, outcome_of
 from metnosd.resolve import Context, ResolvedPlan, Resolver
 from metnosd.resolve_args import Reading
+from metnosd.scheduling import kept_for_later, question_of_time, reminder_of, with_times
 from metnosd.scope import Scope
 from metnosd.sentence import Sentence, say
 from metnosd.service import Progress, Tell
+from metnosd.timing import Timing, read_timing
 from metnosd.turns import Turns
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, Vaglio
@@ -64,6 +67,8 @@ class Parts:
     records: Records
     redactor: Redactor
     case: Callable[[Context, Origin], Case]
+    habits: Habits
+    last_reminder: Callable[[Context], str | None]
     may_use: Callable[[Executor, User], bool]
     scope: Callable[[Context], Scope]
     clock: Callable[[], datetime]
@@ -83,6 +88,7 @@ class Turn:
         self._stage: asyncio.Task[Any] | None = None
         self._finished: dict[int, StepOutcome] = {}
         self._voice = Voice(parts.lexicon, context.lang, context.user.zone, context.user.home)
+        self._origin: Origin = "message"
         self.leave = Leave(parts, context, message, self._voice, tell)
         self._effects = frozenset(item.name for item in parts.registry if item.effect)
 
@@ -94,9 +100,42 @@ class Turn:
         if not self._message.text:
             outside = self._message.outside
             return await self._end(Outcome("asked", (), say("message.what_with", count=len(outside))))
-        pool = turn_pool(self._parts, self._signals, self.context, self._message)
+        parts, timing = self._parts, self.timing()
+        question = question_of_time(timing)
+        if question is not None:
+            return await self._end(Outcome("asked", (), question))
+        reminder = await asyncio.to_thread(reminder_of, timing, lambda: parts.last_reminder(self.context), parts.habits)
+        if reminder is not None:
+            return await self._carry_out(reminder, {}, None)
+        if timing.intent == "later" and not timing.text:
+            return await self._end(Outcome("asked", (), say("schedule.what")))
+        if timing.intent == "later":
+            # What is kept for later is planned without the words that say when.
+            self._message = replace(self._message, text=timing.text)
+            self._signals = read_message(self._message, parts.lexicon, self.context.lang)
+        pool = turn_pool(parts, self._signals, self.context, self._message)
         planned = await self._stoppable(self._plan(pool))
-        return await self._carry_out(planned.plan, {}, self._words_warning(planned, pool))
+        if timing.intent == "later":
+            return await self._carry_out(self._for_later(planned.plan, timing), {}, None)
+        plan = with_times(planned.plan, timing, parts.habits)
+        return await self._carry_out(plan, {}, self._words_warning(planned, pool))
+
+    def timing(self) -> Timing:
+        """What the message says of time."""
+        parts, context = self._parts, self.context
+        zone = context.user.zone
+        return read_timing(self._message.text, self._signals, parts.lexicon, context.now, zone, parts.habits)
+
+    def _for_later(self, plan: Plan, timing: Timing) -> Plan:
+        """The plan that keeps `plan`; one that only answers in words becomes a reminder of the words said."""
+        if is_only_words(plan):
+            plan = Plan((Step(FINAL, {"text": timing.text}),))
+        return kept_for_later(plan, timing, self._parts.habits)
+
+    async def fire(self, plan: Plan) -> Reply:
+        """Carry out the plan of a schedule that is due: resolved, judged and asked afresh, not planned anew."""
+        self._origin = "schedule"
+        return await self._guarded(lambda: self._carry_out(plan, {}, None))
 
     async def resume(self, consent: Consent) -> Reply:
         """Go on after a question that was answered, as it was stored, if nothing has changed since."""
@@ -110,7 +149,7 @@ class Turn:
                 return await self._end(Outcome("refused", steps, verdict.reason))
             approved, changed = await self.leave.look_again(stored.choose(consent.state))
             if changed:
-                return await self._end(Outcome("refused", steps, say("consent.stale", what=changed[0])))
+                return await self._end(Outcome("refused", steps, say("consent.stale", **changed[0].values)))
             return await self._carry_out(stored.plan, stored.done, None, approved)
 
         return await self._guarded(way)
@@ -233,7 +272,7 @@ class Turn:
             if not resolved.pending:
                 break
             if approved is None:
-                granted = await self._stoppable(self.leave.get(resolved))
+                granted = await self._stoppable(self.leave.get(resolved, self._origin))
                 if isinstance(granted, Withheld):
                     return await self._end(self._without_leave(_in_order(resolved.done), granted))
                 resolved = granted
@@ -316,6 +355,13 @@ def entries_with(message: Message, last: tuple[Entry, ...]) -> tuple[Entry, ...]
     if not message.outside:
         return last
     return tuple(Entry("texts", {"text": text}) for text in message.outside)
+
+
+def context_of(turn: str, message: Message, lang: str, last: tuple[Entry, ...], reply_to: str | None = None) -> Context:
+    """The context of the turn `turn` that `message` makes."""
+    where = (message.channel, message.conversation)
+    now = message.received_at
+    return Context(turn, message.user, lang, now, last, reply_to=reply_to, where=where, text=message.text)
 
 
 def new_turn_id() -> str:

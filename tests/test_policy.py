@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.house import House, house_places
 from support.scripted import plan
+from support.scripted import say as in_words
 
 from metnosd.locations import shipped_config
 from metnosd.policy import Policy, PolicyError, line_of, load_policy
@@ -434,6 +435,23 @@ async def test_broken_policy_denies_what_needs_no_model(house: House, spoil: obj
     own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
     await house.undo()
     assert list(house.tree()) == ["a.txt"]
+
+
+async def test_broken_policy_is_told_also_where_the_model_would_talk(house: House) -> None:
+    """While the policy cannot be used, no words of a model stand in for the reason: it has not been asked at all."""
+    house.put("a.txt")
+    own_file(house).write_text("broken")
+    reply = await house.ask(TEXT, in_words("All of them are gone."))
+    assert "policy.toml" in reply.text and "gone" not in reply.text
+    assert house.model.asked == []
+
+
+async def test_one_request_that_could_not_be_judged_is_one_fault(house: House) -> None:
+    """`doctor` counts the faults as requests, so one message is one fault, and does not push out the ones before."""
+    house.put("a.txt")
+    own_file(house).write_text("broken")
+    await house.ask(TEXT, DELETE, DELETE)
+    assert len((await house.daemon.status())["policy"]["faults"]) == 1
 
 
 @pytest.mark.parametrize("text", [LEVELS.format(answer="deny"), "broken"])

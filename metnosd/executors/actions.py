@@ -75,6 +75,6 @@ def _revert(run: Run, way: str, count: int | None, query: str | None, turn: str 
     undoing: Undoing = run.facts["undoing"]
     turns = tuple(str(entry.fields["turn"]) for entry in run.entries if entry.kind == "actions")
     if turn is None and not turns and not query and count is None:
-        turn = run.facts["reply_to"]
+        turn = run.facts["context"].reply_to
     wish = Wish(way, run.facts["user"].name, run.lang, run.now, count, query, (turn,) if turn else turns)
     return undoing.effects(wish, run.scope, lambda deed: _summary(deed, run))

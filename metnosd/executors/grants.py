@@ -33,6 +33,9 @@ ACTIONS: dict[str, Executor] = {
 MAX_FILES = 20
 """How many files one plan may touch by a grant; more is asked all the same."""
 
+SHORT = 2
+"""Words of so many letters name no folder."""
+
 MAX_BYTES = 100_000_000
 """How many bytes."""
 
@@ -49,16 +52,17 @@ def create_grants(
         raise Refusal("scope.not_dir", path=run.scope.shown(path))
     tool = ACTIONS[action]
     user = run.facts["user"].name
-    if any((g.tool, g.folder) == (tool.name, path) for g in run.facts["grants"](user)):
+    if any((g.tool, g.folders) == (tool.name, (path,)) for g in run.facts["grants"](user)):
         raise Refusal("grants.exists", what=say(f"deed.{tool.name}"), folder=run.scope.shown(path))
     grant = Grant(
-        secrets.token_hex(4), user, tool.name, tool.capability, str(path), None, MAX_FILES, MAX_BYTES, run.now
+        secrets.token_hex(4), user, tool.name, tool.capability, (str(path),), None, MAX_FILES, MAX_BYTES, run.now
     )
-    return Effects((PutRecord("grants", grant.id, grant.to_json(), "grant", _blanks(grant, run)),))
+    return Effects((PutRecord("grants", grant.id, grant.to_json(), "grant", grant_blanks(grant, run)),))
 
 
-def _blanks(grant: Grant, run: Run) -> dict[str, object]:
-    place = run.scope.shown(grant.folder) if grant.folder else grant.recipient or ""
+def grant_blanks(grant: Grant, run: Run) -> dict[str, object]:
+    """What the sentences about `grant` are filled with."""
+    place = ", ".join(run.scope.shown(folder) for folder in grant.folders) or grant.recipient or ""
     size = human_size(grant.max_bytes)
     return {"tool": grant.tool, "name": place, "folder": place, "files": grant.max_files, "size": size}
 
@@ -76,7 +80,7 @@ def _entry(number: int, grant: Grant, run: Run) -> Entry:
 
 
 def _said(number: int, grant: Grant, run: Run) -> Sentence:
-    return say("grants.one", number=number, what=say(f"deed.{grant.tool}"), **_blanks(grant, run))
+    return say("grants.one", number=number, what=say(f"deed.{grant.tool}"), **grant_blanks(grant, run))
 
 
 @executor(takes=None, gives=None, capability="grants:revoke", effect=True, reversible=True)
@@ -92,7 +96,7 @@ def delete_grants(run: Run, *, query: Annotated[str | None, Arg("which permissio
     if not found:
         raise Refusal("grants.no_such", query=query)
     grant = found[0]
-    return Effects((PutRecord("grants", grant.id, None, "grant_end", _blanks(grant, run)),))
+    return Effects((PutRecord("grants", grant.id, None, "grant_end", grant_blanks(grant, run)),))
 
 
 def _meant(grants: list[Grant], query: str | None, run: Run) -> list[Grant]:
@@ -103,5 +107,6 @@ def _meant(grants: list[Grant], query: str | None, run: Run) -> list[Grant]:
         return grants[number - 1 : number] if number else []
     tools, words = read_deeds(query, run.facts["lexicon"])
     found = [grant for grant in grants if not tools or grant.tool in tools]
-    named = [g for g in found if any(word.casefold() in (g.folder or g.recipient or "").casefold() for word in words)]
-    return named if words else found
+    names = [word.casefold() for word in words if len(word) > SHORT]
+    named = [g for g in found if any(name in " ".join((*g.folders, g.recipient or "")).casefold() for name in names)]
+    return named if named or (names and not tools) else found

@@ -149,6 +149,8 @@ class Lexicon:
     def _shown(self, value: object, lang: str | None) -> str:
         if isinstance(value, Sentence):
             return self.say(value, lang)
+        if isinstance(value, list | tuple):
+            return ", ".join(self._shown(item, lang) for item in value)
         return printable(str(value))
 
 

@@ -41,14 +41,18 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
     """The signals of `text`; `lang` is the user's language, tried first, or None."""
     languages = languages_for(text, lexicon, lang, prior)
     own = languages[0]
+    said: tuple[str | None, int | None, str | None] = (None, None, None)
     for language in languages:
         found = whole_signal(text, language)
         if found is not None:
             # A message that is one signal tells its language better than its words do.
-            return Signals(own.code if lexicon.has(lang) else language.code, *found)
+            own = own if lexicon.has(lang) else language
+            said = found
+            break
     masked = mask(text)
     return Signals(
         own.code,
+        *said,
         within=_within(masked, own),
         providers=_providers(masked, lexicon),
         understood=2 * known_words(masked, own) >= len(words_of(masked)) > 0,
@@ -101,13 +105,17 @@ def _rest(text: str, folded: str, values: Values) -> str | None:
     return text[at : at + len(rest)].strip(_EDGES) or None
 
 
+_NAMES = re.compile(r"[^\W_](?:[\w.-]*\w)?")
+"""Words, file names among them."""
+
+
 def read_deeds(text: str, lexicon: Lexicon) -> tuple[frozenset[str], list[str]]:
     """The executors that `text` speaks of as something done ("the move"), and the words that say none of that.
 
     Words that a lexicon knows anyway, such as articles, are left out.
     """
     tools: set[str] = set()
-    words = words_of(text)
+    words = _NAMES.findall(text)
     for language in lexicon.languages:
         folded = language.fold(text)
         for phrase, named in language.deeds.items():
