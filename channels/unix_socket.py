@@ -7,16 +7,19 @@ import contextlib
 import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import structlog
 
 from metnosd.message import ConsentRequest, Reply
-from metnosd.service import Event, Service, ServiceError, User
+from metnosd.service import Delivery, Event, Service, ServiceError, User
 
 log = structlog.get_logger(__name__)
+
+READY_S = 1.0
+"""How long a connection that says nothing must stand before anything is delivered to it."""
 
 MAX_LINE = 1024 * 1024
 """The longest line in bytes, without its newline."""
@@ -38,6 +41,9 @@ class UnixSocket:
         self._connections: set[asyncio.Task[None]] = set()
         self._messages: dict[tuple[str, str], str] = {}
         self._server: asyncio.Server | None = None
+        self._open: list[tuple[User, _Connection]] = []
+        self._news = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Listen. A stale socket file is replaced; raises `SocketInUse` where a daemon answers on it."""
@@ -50,11 +56,22 @@ class UnixSocket:
         listener.bind(str(self._path))
         self._path.chmod(self._mode)
         self._server = await asyncio.start_unix_server(self._accept, sock=listener, limit=MAX_LINE)
+        loop = asyncio.get_running_loop()
+
+        def hear(_delivery: Delivery) -> None:
+            loop.call_soon_threadsafe(self._news.set)
+
+        self._service.listen(hear)
+        self._pump = asyncio.create_task(self._deliver(), name="socket deliveries")
 
     async def stop(self) -> None:
         """Close the socket and every connection."""
         if self._server is not None:
             self._server.close()
+        if self._pump is not None:
+            self._service.listen(lambda _delivery: None)
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -73,7 +90,8 @@ class UnixSocket:
                 log.warning("socket_refused", uid=uid)
                 connection.error(None, "refused", f"The user id {uid} may not use this daemon.")
             else:
-                await connection.serve(user)
+                with self._ready(user, connection):
+                    await connection.serve(user)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -81,6 +99,45 @@ class UnixSocket:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+
+    @contextlib.contextmanager
+    def _ready(self, user: User, connection: _Connection) -> Iterator[None]:
+        """Deliver to `connection` while it is open, from its first line on or after a moment.
+
+        One that is closed at once, as by who only looks whether somebody listens, takes nothing away.
+        """
+        loop = asyncio.get_running_loop()
+
+        def ready() -> None:
+            timer.cancel()
+            if (user, connection) not in self._open:
+                self._open.append((user, connection))
+                self._news.set()
+
+        timer = loop.call_later(READY_S, ready)
+        connection.on_line = ready
+        try:
+            yield
+        finally:
+            timer.cancel()
+            connection.on_line = None
+            if (user, connection) in self._open:
+                self._open.remove((user, connection))
+
+    async def _deliver(self) -> None:
+        """Hand over what waits, to the connection of each user that was opened last."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            newest = {user.name: (user, connection) for user, connection in self._open}
+            for user, connection in newest.values():
+                try:
+                    waiting = await self._service.deliveries(user, "socket")
+                    for key in await connection.hand(waiting) if waiting else ():
+                        await self._service.delivered(key)
+                except Exception:
+                    # A channel's supervisor: what could not be delivered waits, and the next one is.
+                    log.exception("delivery_failed", user=user.name)
 
 
 async def _answers(path: Path) -> bool:
@@ -103,6 +160,9 @@ class _Connection:
         writer: asyncio.StreamWriter,
     ) -> None:
         """`messages` maps a user's name and a request's id to its message under way, over all connections."""
+        self.on_line: Callable[[], None] | None = None
+        self._missing: set[str] = set()
+        self._received = asyncio.Event()
         self._service = service
         self._messages = messages
         self._reader = reader
@@ -115,9 +175,34 @@ class _Connection:
             "redo": lambda user, request: self._revert(user, request, "redo_actions"),
             "history": self._history,
             "schedules": self._schedules,
+            "calendar": self._calendar,
+            "received": self._take,
             "status": self._status,
             "cancel": self._cancel,
         }
+
+    async def hand(self, deliveries: Sequence[Delivery]) -> list[str]:
+        """Write deliveries, under no request's id; the ids of those that the client has.
+
+        It has those that it says it received, and all where it is still there after a moment.
+        """
+        told = self._received = asyncio.Event()
+        self._missing = {delivery.id for delivery in deliveries}
+        for delivery in deliveries:
+            self.send(None, {**delivery.event, "delivery": delivery.id, "conversation": delivery.conversation})
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            await self._writer.drain()
+            async with asyncio.timeout(READY_S):
+                await told.wait()
+        if not self._writer.is_closing() and not self._reader.at_eof():
+            self._missing = set()
+        return [delivery.id for delivery in deliveries if delivery.id not in self._missing]
+
+    async def _take(self, user: User, request: dict[str, Any]) -> None:
+        """Note that the client has a delivery; such a line gets no answer."""
+        self._missing.discard(_text(request, "delivery", ""))
+        if not self._missing:
+            self._received.set()
 
     async def serve(self, user: User) -> None:
         """Read lines until the client goes; a line that is no request gets an error and no more."""
@@ -136,6 +221,8 @@ class _Connection:
                     continue
                 except ConnectionError:
                     return
+                if self.on_line is not None:
+                    self.on_line()
                 if line.strip():
                     requests.create_task(self._serve_line(user, line))
 
@@ -248,6 +335,9 @@ class _Connection:
 
     async def _schedules(self, user: User, request: dict[str, Any]) -> None:
         self.send(request.get("id"), {"type": "schedules", **await self._service.schedules(user)})
+
+    async def _calendar(self, user: User, request: dict[str, Any]) -> None:
+        self.send(request.get("id"), {"type": "calendar", "text": await self._service.calendar(user)})
 
     async def _status(self, user: User, request: dict[str, Any]) -> None:
         self.send(request.get("id"), {"type": "status", **await self._service.status()})

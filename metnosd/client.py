@@ -17,8 +17,10 @@ class NotReachable(Exception):
 class Client:
     """A connection to the daemon, for the length of a block."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_delivery: Callable[[dict[str, Any]], None] = lambda _event: None) -> None:
+        """`on_delivery` gets what the daemon has to say unasked, such as a reminder."""
         self._path = path
+        self._on_delivery = on_delivery
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._next = 0
 
@@ -56,6 +58,9 @@ class Client:
         for event in self._events():
             if event.get("id") is None and event["type"] == "error":
                 return event
+            if event.get("id") is None and event["type"] in ("delivery", "consent_request"):
+                self._on_delivery(event)
+                self._socket.sendall(json.dumps({"type": "received", "delivery": event["delivery"]}).encode() + b"\n")
             if event.get("id") != number:
                 continue
             if event["type"] in ("progress", "consent_request"):

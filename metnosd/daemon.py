@@ -361,7 +361,8 @@ class Daemon(Lookups):
     async def status(self) -> Mapping[str, Any]:
         """See `Service`."""
         faults = [{"at": fault.at.isoformat(), "error": fault.error} for fault in self._parts.vaglio.faults]
-        return {**self._status(), "queue": len(self._running), "policy": {"faults": faults}}
+        active = await asyncio.to_thread(self._kept.schedules.active_ids)
+        return {**self._status(), "schedules": len(active), "queue": len(self._running), "policy": {"faults": faults}}
 
     async def close(self) -> None:
         """Stop the turns under way: a question stays answerable, what acts ends after its present effect."""

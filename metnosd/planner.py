@@ -22,29 +22,11 @@ from metnosd.lexicon.spans import Spans
 from metnosd.model.service import Constraint, ModelService
 from metnosd.plan import Plan, PlanError, Step, validate
 from metnosd.plan_parser import parse_plan_text
-from metnosd.pool import FINAL, Pool
+from metnosd.pool import FAST, FINAL, Pool
 from metnosd.prompt import Chat, Prompt
 from metnosd.resolve_args import Reading, check_words
 
 log = structlog.get_logger(__name__)
-
-FAST: Mapping[str, str] = {
-    "undo": "undo_actions",
-    "redo": "redo_actions",
-    "help": "get_help",
-    "history": "list_actions",
-    "grants": "list_grants",
-    "revoke": "delete_grants",
-    "schedules": "list_schedules",
-    "missed": "list_schedules",
-    "ran": "list_schedules",
-    "change": "change_schedules",
-    "pause": "pause_schedules",
-    "resume": "resume_schedules",
-    "run": "run_schedules",
-    "unschedule": "delete_schedules",
-}
-"""Signals that decide alone, and the executor that each means."""
 
 WHAT: Mapping[str, str] = {"missed": "missed", "ran": "runs"}
 """What is listed by a signal that means another list than the usual one."""

@@ -14,6 +14,24 @@ LARGEST = 12
 FINAL = "final_answer"
 """The synthetic terminal."""
 
+FAST: Mapping[str, str] = {
+    "undo": "undo_actions",
+    "redo": "redo_actions",
+    "help": "get_help",
+    "history": "list_actions",
+    "grants": "list_grants",
+    "revoke": "delete_grants",
+    "schedules": "list_schedules",
+    "missed": "list_schedules",
+    "ran": "list_schedules",
+    "change": "change_schedules",
+    "pause": "pause_schedules",
+    "resume": "resume_schedules",
+    "run": "run_schedules",
+    "unschedule": "delete_schedules",
+}
+"""Signals that decide alone, and the executor that each means."""
+
 HELP = "get_help"
 """What is offered beside the terminal to a message that asks for nothing."""
 
@@ -57,7 +75,7 @@ def make_pool(
         # A message that is understood and points to nothing is talk; of one that is not, anything may be meant.
         asked = [item for item in known if item.name == HELP or item.only_with is not None]
         chosen = asked if signals.understood else known
-    names = {item.name for item in _with_producers(chosen, ranked)}
+    names = {item.name for item in _with_producers(chosen, ranked)} | {FAST.get(signals.signal or "", "")}
     return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
 
 

@@ -128,7 +128,6 @@ def _status(host: ModelHost, places: Locations) -> Mapping[str, Any]:
     return {
         "model": model,
         "channels": {"socket": {"path": str(places.socket)}},
-        "schedules": 0,
         "versions": {"metnosd": own_version(), "python": sys.version.split()[0]},
     }
 

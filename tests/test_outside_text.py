@@ -65,6 +65,7 @@ class Case:
     """One executor over planted things: the request, the steps of the model (None: the signals decide alone).
 
     `yes` says that a question is answered with yes; `before` are what was done with the planted files before.
+    `tools` are those of the outcome, where they are not those of `steps`.
     """
 
     text: str
@@ -72,6 +73,7 @@ class Case:
     yes: bool = False
     before: tuple[str, ...] = ()
     plant: Callable[[House, Sequence[str], Sequence[str]], None] = field(default=lambda *_: None)
+    tools: tuple[str, ...] = ()
 
 
 def file_name(name: str) -> str:
@@ -180,6 +182,28 @@ CASES: Mapping[str, Case] = {
     "delete_grants": Case("revoke the permission", None, plant=put_grants),
 }
 
+# What a schedule reads of outside is found anew at each fire: here the one that moves the planted files.
+FOR_SCHEDULES: Mapping[str, str] = {
+    "list_schedules": "list my schedules",
+    "change_schedules": "change the schedule for Inbox to Tuesday at 8",
+    "pause_schedules": "pause the schedule for Inbox",
+    "resume_schedules": "resume the schedule for Inbox",
+    "run_schedules": "run the schedule for Inbox now",
+    "delete_schedules": "delete the schedule for Inbox",
+}
+CASES = {
+    **CASES,
+    "create_reminders": Case("remind me tomorrow at 9 to call Tom", None, plant=put_files),
+    "create_schedules": Case(
+        "every Monday at 9 move the files in Inbox to Box",
+        (FILES, ("move_files", {"to": "Box"})),
+        yes=True,
+        plant=put_files,
+        tools=("create_schedules",),
+    ),
+    **{name: Case(text, None, before=("schedule",), plant=put_files) for name, text in FOR_SCHEDULES.items()},
+}
+
 READS_NOTHING = frozenset({"get_time", "get_status", "get_help", "final_answer"})
 """Executors that look at nothing which another person can write: the clock, the machine, our own words."""
 
@@ -273,6 +297,9 @@ async def run(
     for earlier in case.before:
         if earlier == "move":
             await take("move the files in Inbox to Box", plan(FILES, ("move_files", {"to": "Box"})), yes=True)
+        elif earlier == "schedule":
+            every = CASES["create_schedules"]
+            await take(every.text, plan(*every.steps or ()), yes=True)
         else:
             await take("undo")
     await take(case.text, *([] if case.steps is None else [WRONG, plan(*case.steps)]), yes=case.yes)
@@ -329,9 +356,12 @@ async def test_orders_in_what_is_read_change_nothing(
     for key, value in expected.items():
         assert found[key] == value, key
     case = CASES[name]
-    tools = [step[0] for step in case.steps] if case.steps is not None else [name]
+    tools = list(case.tools) or ([step[0] for step in case.steps] if case.steps is not None else [name])
     assert [step["tool"] for step in steps_of(seen.replies[len(case.before)])] == tools
-    assert seen.rows["schedules"] == [] and CASES[name].text in seen.read
+    assert case.text in seen.read
+    scheduled = name == "create_reminders" or ("schedules" in name and name != "delete_schedules")
+    assert len(seen.rows["schedules"]) == scheduled
+    assert len(seen.rows["consents"]) == len(seen.questions)
     for order in (text for text in ORDERS if len(text) > 6):
         for part in (order, file_name(order), order.replace("\n", "\\n"), order.replace('"', '\\"')):
             assert not any(part in text for text in seen.asked), part

@@ -192,7 +192,7 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
         ("[levels]\n\nfull", 3),
         ("[levels]\n[guards]\nprotected = [", 3),
         ("[levels]\n[raises]\nfiles = 1\nfiles = 2", 4),
-        ("[levels]\n[guards]\nprotected = ['''~/x]\n", 4),
+        ("[levels]\n[guards]\nprotected = ['''~/x]\n", 3),
     ],
 )
 def test_what_is_no_toml_is_named_with_file_and_line(tmp_path: Path, text: str, line: int) -> None:

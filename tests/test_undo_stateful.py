@@ -206,10 +206,10 @@ class Machine(RuleBasedStateMachine):
         """What `way` comes to."""
         return self.runner.run(way)
 
-    @initialize(names=st.sets(st.sampled_from(("ant.txt", "bee.txt", "Box/ant.txt", "Box/cat.txt", "Shelf/"))))
+    @initialize(names=st.sets(st.sampled_from(("cat.txt", "Box/bee.txt", "Box/ant.txt", "Box/Nook/", "Shelf/cat.txt"))))
     def furnish(self, names: set[str]) -> None:
         """There are some files and folders of the person's already."""
-        for name in sorted(names):
+        for name in ("ant.txt", "bee.txt", "Box/cat.txt", "Shelf/", *sorted(names)):
             if name.endswith("/"):
                 self.house.put(name)
             else:
@@ -273,7 +273,7 @@ class Machine(RuleBasedStateMachine):
         def made(real: Tree) -> Tree:
             data = (real.get(target) or "").encode("latin-1")
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                inside = sorted(archive.read(info).decode() for info in archive.infolist())
+                inside = sorted(archive.read(info).decode("latin-1") for info in archive.infolist())
             assert inside == sorted(self.tree[path] or "" for path in packed)
             return self.tree | {target: data.decode("latin-1")}
 

@@ -39,7 +39,7 @@ def connect(config: Path | None) -> Client:
     """A client of the daemon of this user, else of the system's."""
     _, places = load(config)
     system = not places.socket.exists() and SYSTEM_SOCKET.exists()
-    return Client(SYSTEM_SOCKET if system else places.socket)
+    return Client(SYSTEM_SOCKET if system else places.socket, lambda event: err.print(event["text"]))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

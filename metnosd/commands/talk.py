@@ -169,14 +169,23 @@ def history(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         typer.echo("  ".join(cells).encode("utf-8", "backslashreplace"))
 
 
-def schedules(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def schedules(
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    ical: Annotated[bool, typer.Option("--ical", help="Print them as iCalendar.")] = False,
+) -> None:
     """List the schedules with their next fires."""
+    if ical:
+        sys.stdout.buffer.write(_fetch("calendar", config, as_json)["text"].encode())
+        return
     document = _fetch("schedules", config, as_json)
     if as_json:
         print_json({"schedules": document["schedules"]})
         return
     for schedule in document["schedules"]:
-        typer.echo(f"{schedule['id']}  {schedule['state']}  {', '.join(schedule['next'])}  {schedule['text']}")
+        runs = ", ".join(f"{run['due_at']} {run['state']}" for run in schedule["runs"][:3])
+        cells = [schedule["id"], schedule["state"], ", ".join(schedule["next"][:3]), schedule["text"], runs]
+        typer.echo("  ".join(cells).rstrip().encode("utf-8", "backslashreplace"))
     if not document["schedules"]:
         typer.echo("There are no schedules.")
 

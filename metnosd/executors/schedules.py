@@ -334,7 +334,7 @@ def _fitting(schedules: list[Schedule], query: str, run: Run) -> list[Schedule]:
     if not words:
         return schedules
     scores = {item.id: _shared(words, f"{item.text} {item.name}") for item in schedules}
-    best = max(scores.values())
+    best = max(scores.values(), default=0)
     return [item for item in schedules if scores[item.id] == best > 0]
 
 
