@@ -142,7 +142,7 @@ def test_every_sentence_in_code_is_in_the_lexicon() -> None:
     for key in set(keys_in_code()):
         if "." not in key:
             continue
-        pattern = re.compile(re.escape(key).replace(r"\*", "[a-z_]+"))
+        pattern = re.compile(re.escape(key).replace(r"\*", "[a-z0-9_]+"))
         assert any(pattern.fullmatch(known) for known in sentences), key
 
 
@@ -153,7 +153,7 @@ def test_every_sentence_of_the_lexicon_is_said() -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Constant | ast.JoinedStr):
                 named |= {key for key in _keys_of(node) if re.match(r"([a-z_]+\.|\*[._][a-z])", key)}
-    patterns = [re.compile(re.escape(key).replace(r"\*", "[a-z_.]+")) for key in named]
+    patterns = [re.compile(re.escape(key).replace(r"\*", "[a-z0-9_.]+")) for key in named]
     for known in shipped_sentences():
         assert any(pattern.fullmatch(known) for pattern in patterns), known
 

@@ -77,6 +77,13 @@ class Machine(RuleBasedStateMachine):
         """Time passes, or the machine sleeps, or the clock is set forward."""
         self.world.now += minutes(span)
 
+    @precondition(lambda self: self.world.upcoming)
+    @rule(late=st.sampled_from((0, 0, 3, 30)), number=st.integers(0, 3))
+    def time_passes_to_an_instant(self, late: int, number: int) -> None:
+        """Time passes until something is due, or a little longer."""
+        soonest = sorted(self.world.upcoming.values())
+        self.world.now = max(self.world.now, soonest[number % len(soonest)]) + timedelta(seconds=late)
+
     @rule(span=st.integers(1, 3000))
     def clock_is_set_back(self, span: int) -> None:
         """The clock is set back."""

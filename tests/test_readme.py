@@ -10,16 +10,21 @@ import typer
 
 from metnosd.assemble import make_registry
 from metnosd.cli import app
+from metnosd.locations import shipped_config
+from metnosd.policy import load_policy
 
 README = Path(__file__).parents[1] / "README.md"
 
 
 def executor_table() -> str:
     """The table of executors as the README shows it."""
+    levels = load_policy(shipped_config("policy.toml")).levels
     rows = ["| executor | arguments | what it does |", "|---|---|---|"]
     for item in make_registry():
         arguments = ", ".join(f"`{name}`" for name in item.schema["properties"])
-        kind = "asks, can be undone" if item.effect and item.capability != "journal:undo" else ""
+        asks = any(levels["supervised"][capability] == "ask" for capability in item.capability.split())
+        words = ["asks"] * asks + ["can be undone"] * (item.effect and item.capability != "journal:undo")
+        kind = ", ".join(words)
         rows.append(f"| `{item.name}` | {arguments} | {item.summary}{f' ({kind})' if kind else ''} |")
     return "\n".join(rows)
 
