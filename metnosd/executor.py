@@ -109,6 +109,7 @@ class Executor:
     `capability` is one name or several with blanks between them, as OAuth writes scopes (RFC 6749, 3.3).
     `schema` is the JSON Schema of the arguments that a model may write, `hints` the resolved type of each.
     `only_with` is the signal of section `[signals_within]` without which it is not offered (the web, mail).
+    One `by_runtime` is never offered to a model; the runtime alone plans it.
     `provider` and `plain` are set on a variant for one provider of what another executor does.
     """
 
@@ -125,6 +126,7 @@ class Executor:
     function: Function
     model: type[Any]
     only_with: str | None = None
+    by_runtime: bool = False
     provider: str | None = None
     plain: str | None = None
 
@@ -181,6 +183,7 @@ def executor(
     effect: bool = False,
     reversible: bool = False,
     only_with: str | None = None,
+    by_runtime: bool = False,
 ) -> Callable[[Function], Executor]:
     """Declare a function an executor; raises TypeError when the declaration does not hold together."""
 
@@ -209,6 +212,7 @@ def executor(
             function=function,
             model=model,
             only_with=only_with,
+            by_runtime=by_runtime,
         )
 
     return declare

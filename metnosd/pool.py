@@ -68,7 +68,8 @@ def make_pool(
     is in only where it was asked for, a variant for a provider only where that was named, and then instead
     of the plain one. The terminal is always there, last.
     """
-    known = _admitted([item for item in registry if item.name != FINAL and may_use(item)], signals)
+    usable = [item for item in registry if item.name != FINAL and not item.by_runtime and may_use(item)]
+    known = _admitted(usable, signals)
     ranked = sorted(known, key=lambda item: -_score(item, signals))
     chosen = [item for item in ranked if _score(item, signals) > 0][:largest]
     if not chosen:

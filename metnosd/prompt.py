@@ -67,7 +67,7 @@ class Prompt:
 
 def make_prompt(texts: PlannerTexts, registry: Registry) -> Prompt:
     """The prompt that describes every executor of `registry` once, in its order."""
-    tools = "\n".join(_tool_line(texts, item) for item in registry)
+    tools = "\n".join(_tool_line(texts, item) for item in registry if not item.by_runtime)
     examples = "\n".join(f"{example.request}\n{example.plan}" for example in texts.example)
     return Prompt(texts, texts.system.strip("\n").format(tools=tools, examples=examples))
 

@@ -47,7 +47,7 @@ def create_reminders(
     return Effects((_put(schedule, "schedule", run),))
 
 
-@executor(takes=None, gives="schedules", capability="schedule:write", effect=True, reversible=True, only_with="later")
+@executor(takes=None, gives="schedules", capability="schedule:write", effect=True, reversible=True, by_runtime=True)
 def create_schedules(
     run: Run,
     *,
