@@ -246,7 +246,7 @@ class _Connection:
             number = request.get("id")
             way = self._ways.get(str(request.get("type")))
             if way is None:
-                raise ServiceError("bad_request", f"There is no request type {request.get('type')!r}.")
+                raise ServiceError("bad_request", "There is no such request type.")
             await way(user, request)
         except ServiceError as error:
             self.error(number, error.code, str(error))

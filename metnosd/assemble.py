@@ -135,15 +135,15 @@ def assemble(
         lexicon=lexicon,
         kinds=shipped_kinds(),
         registry=registry,
-        planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level),
+        planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level, redactor),
         resolver=_resolver(registry, lexicon, scopes, limits, kept, vaglio, settings, lambda key: run_now(key)),
         vaglio=vaglio,
-        consents=Consents(kept.store, timedelta(minutes=settings.consent.minutes), redactor.text),
+        consents=Consents(kept.store, timedelta(minutes=settings.consent.minutes), redactor),
         actor=Actor(kept.journal, kept.records, lambda context: scopes.of(context.user), clock, limits),
         turns=kept.turns,
         records=kept.records,
         redactor=redactor,
-        case=lambda context, origin: _case(context, origin, kept.grants, clock, policy()),
+        case=lambda context, origin: _case(context, origin, kept.grants, clock, vaglio.policy()),
         may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
@@ -157,6 +157,7 @@ def assemble(
     if settle_crash:
         settle(kept.journal, kept.records, lambda name: scopes.of(users[name]) if name in users else None)
         kept.turns.close_interrupted()
+        parts.consents.expire_old(clock())
     daemon = Daemon(parts, kept, users=users, uids={**others, uid: OWNER}, status=status)
     alarm = _alarm(daemon, parts, kept, settings, clock)
     run_now = alarm.run_now_in_thread
@@ -210,7 +211,7 @@ def _resolver(
         "ledger": kept.ledger,
         "late_s": {"plan": 60.0 * late.late_minutes, "reminder": 60.0 * late.reminder_late_minutes},
         "judge": vaglio.judge_capability,
-        "policy": lambda: vaglio.read().digest,
+        "policy": lambda: vaglio.policy().digest,
         "run_now": run_now,
     }
     return Resolver(
@@ -243,7 +244,7 @@ class Scopes:
     def of(self, user: User) -> Scope:
         """What `user` may reach now; nothing while the policy cannot be read."""
         try:
-            closed = self._vaglio.protected(self._vaglio.read(), user)
+            closed = self._vaglio.protected(self._vaglio.policy(), user)
         except PolicyError:
             return Scope((), home=user.home, keep=self._keep)
         return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=closed)

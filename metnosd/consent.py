@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
+from metnosd.redact import Redactor
 from metnosd.resolve import ResolvedPlan, resolved_from_text
-from metnosd.store import Store
+from metnosd.store import Store, from_text, to_text
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +32,11 @@ class Consent:
 class Consents:
     """The questions in the database; they survive a restart."""
 
-    def __init__(self, store: Store, lifetime: timedelta, redact: Callable[[str], str] = str) -> None:
-        """`redact` takes the secrets out of what stays stored of a question that was answered."""
+    def __init__(self, store: Store, lifetime: timedelta, redactor: Redactor | None = None) -> None:
+        """`redactor` takes the secrets out of what stays stored of a question that was answered."""
         self._store = store
         self._lifetime = lifetime
-        self._redact = redact
+        self._redactor = redactor or Redactor()
 
     def ask(self, turn: str, user: str, where: tuple[str, str], resolved: ResolvedPlan, now: datetime) -> Consent:
         """Store a question on exactly `resolved`, put in the channel and conversation `where`."""
@@ -71,22 +71,38 @@ class Consents:
                 log.warning("consent_refused", reason="unknown", user=user)
                 return None
             consent = _consent(rows[0]) if rows[0]["state"] == "open" else None
-            if consent is None or consent.expires_at <= now:
+            if consent is not None and consent.expires_at <= now:
+                self.expire(token)
+                consent = None
+            if consent is None:
                 log.warning("consent_refused", reason="used or expired", user=user, turn=rows[0]["turn"])
                 return None
             if answer not in ("yes", "no", *consent.resolved.choices):
                 log.warning("consent_refused", reason="no such choice", user=user, turn=consent.turn)
                 return None
-            closed = {"state": answer, "answered_at": now.isoformat(), "resolved": self._redact(rows[0]["resolved"])}
+            closed = {"state": answer, "answered_at": now.isoformat(), "resolved": self._spent(rows[0])}
             db.table("consents").update(token, closed)
         return replace(consent, state=answer)
+
+    def _spent(self, row: dict[str, Any]) -> str:
+        """What stays stored of the question in `row`."""
+        try:
+            return to_text(self._redactor.value(from_text(row["resolved"])))
+        except ValueError:
+            return ""
+
+    def expire_old(self, now: datetime) -> int:
+        """Close the questions whose time is over; how many there were."""
+        sql = "select token from consents where state = 'open' and expires_at <= :now"
+        tokens = [row["token"] for row in self._store.rows(sql, {"now": now.isoformat()})]
+        return sum(self.expire(token) for token in tokens)
 
     def expire(self, token: str) -> bool:
         """Close the question `token` unanswered; whether it was still open."""
         with self._store.transaction() as db:
-            sql = "select resolved from consents where token = :token and state = 'open'"
+            sql = "select token, resolved from consents where token = :token and state = 'open'"
             for row in self._store.rows(sql, {"token": token}):
-                db.table("consents").update(token, {"state": "expired", "resolved": self._redact(row["resolved"])})
+                db.table("consents").update(token, {"state": "expired", "resolved": self._spent(row)})
                 return True
             return False
 

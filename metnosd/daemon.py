@@ -136,7 +136,8 @@ class Daemon(Lookups):
         return Message(stamp, user, channel, conversation, text, lang, now, tuple(outside), reply_to)
 
     def _error(self, key: str, user: User, lang: str | None, **values: object) -> ServiceError:
-        return ServiceError(key, self._parts.lexicon.say(say(key, **values), lang or user.lang))
+        text = self._parts.lexicon.say(say(key, **values), lang or user.lang)
+        return ServiceError(key, self._parts.redactor.text(text))
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
@@ -300,7 +301,8 @@ class Daemon(Lookups):
         message = Message(
             row["message_id"], user, row["channel"], row["conversation"], row["text"], row["lang"], received
         )
-        context = replace(context_of(consent.turn, message, row["lang"], ()), now=self._parts.clock())
+        last = await asyncio.to_thread(self._parts.turns.last_entries, user.name, *message.where)
+        context = replace(context_of(consent.turn, message, row["lang"], last), now=self._parts.clock())
         signals = read_message(message, self._parts.lexicon)
 
         def way(turn: Turn) -> Coroutine[Any, Any, Reply]:
@@ -347,7 +349,7 @@ class Daemon(Lookups):
     async def plan(self, user: User, text: str, *, lang: str | None, model: bool = True) -> Mapping[str, Any]:
         """See `Service`."""
         message = self.message(user, "plan", "plan", text, lang=lang, message_id=None)
-        return await preview(self._parts, message, use_model=model)
+        return self._parts.redactor.json(await preview(self._parts, message, use_model=model))
 
     def user(self, name: str) -> User | None:
         """The user `name`."""
@@ -362,7 +364,8 @@ class Daemon(Lookups):
         """See `Service`."""
         faults = [{"at": fault.at.isoformat(), "error": fault.error} for fault in self._parts.vaglio.faults]
         active = await asyncio.to_thread(self._kept.schedules.active_ids)
-        return {**self._status(), "schedules": len(active), "queue": len(self._running), "policy": {"faults": faults}}
+        shown = {**self._status(), "schedules": len(active), "queue": len(self._running), "policy": {"faults": faults}}
+        return self._parts.redactor.json(shown)
 
     async def close(self) -> None:
         """Stop the turns under way: a question stays answerable, what acts ends after its present effect."""

@@ -35,6 +35,10 @@ class Effect:
         path = getattr(self, "path", None)
         return (path,) if isinstance(path, str) else ()
 
+    def whole(self) -> tuple[str, ...]:
+        """The absolute paths that it takes with all that is in them."""
+        return ()
+
     def recipients(self) -> tuple[str, ...]:
         """Who gets to see something by it."""
         return ()
@@ -52,6 +56,10 @@ class MovePath(Effect):
         """Both ends."""
         return (self.source, self.target)
 
+    def whole(self) -> tuple[str, ...]:
+        """The source."""
+        return (self.source,)
+
 
 @dataclass(frozen=True, slots=True)
 class CopyPath(Effect):
@@ -68,6 +76,10 @@ class CopyPath(Effect):
     def writes(self) -> tuple[str, ...]:
         """The target."""
         return (self.target,)
+
+    def whole(self) -> tuple[str, ...]:
+        """The source."""
+        return (self.source,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +125,10 @@ class TrashPath(Effect):
     path: str
     slot: str
 
+    def whole(self) -> tuple[str, ...]:
+        """What is put into the trash."""
+        return (self.path,)
+
 
 @dataclass(frozen=True, slots=True)
 class UntrashPath(Effect):
@@ -139,6 +155,10 @@ class PackFiles(Effect):
     def writes(self) -> tuple[str, ...]:
         """The archive."""
         return (self.target,)
+
+    def whole(self) -> tuple[str, ...]:
+        """What is packed."""
+        return self.sources
 
 
 @dataclass(frozen=True, slots=True)

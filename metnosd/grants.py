@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from pydantic import BaseModel, ConfigDict, Field
 
 from metnosd.effects import Effect, MakeDir
 from metnosd.resolve import ResolvedStep
@@ -41,11 +42,16 @@ class Grant:
     digest: str | None = None
     policy: str | None = None
 
-    def covers(self, step: ResolvedStep, capability: str) -> bool:
-        """Whether all that `step` does lies within this grant; anything that does not is asked."""
+    def covers(self, step: ResolvedStep, capability: str, files: int | None = None, size: int | None = None) -> bool:
+        """Whether all that `step` does lies within this grant; anything that does not is asked.
+
+        `files` and `size` (bytes) are what the whole plan touches, by default what the step does.
+        """
+        files = step.files if files is None else files
+        size = step.bytes if size is None else size
         if (step.tool, capability) != (self.tool, self.capability) or not step.effects:
             return False
-        if step.files > self.max_files or step.bytes > self.max_bytes:
+        if files > self.max_files or size > self.max_bytes:
             return False
         here = all(self._holds(effect) for effect in step.effects)
         recipients = {name for effect in step.effects for name in effect.recipients()}
@@ -65,17 +71,31 @@ class Grant:
         return asdict(self) | {"created_at": self.created_at.isoformat(), "folders": list(self.folders)}
 
 
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    id: str = Field(min_length=1)
+    user: str = Field(min_length=1)
+    tool: str = Field(min_length=1)
+    capability: str = Field(min_length=1)
+    folders: list[str]
+    recipient: str | None = Field(min_length=1)
+    max_files: int = Field(ge=0)
+    max_bytes: int = Field(ge=0)
+    created_at: str
+    schedule: str | None
+    digest: str | None
+    policy: str | None
+
+
 def grant_from_json(data: Mapping[str, Any]) -> Grant:
-    """The grant that `to_json` wrote; raises ValueError, KeyError or TypeError for what is none."""
-    if set(data) != set(Grant.__dataclass_fields__):
-        raise ValueError(f"a grant has the fields {sorted(Grant.__dataclass_fields__)}")
-    folders = tuple(data["folders"])
-    if not folders and data["recipient"] is None:
+    """The grant that `to_json` wrote; raises ValueError for what is none."""
+    row = _Row.model_validate(dict(data))
+    if not row.folders and row.recipient is None:
         raise ValueError("a grant is for folders or for a recipient")
-    if not all(isinstance(folder, str) and folder.startswith("/") for folder in folders):
+    if not all(folder.startswith("/") for folder in row.folders):
         raise ValueError("the folders of a grant are absolute paths")
-    created = datetime.fromisoformat(data["created_at"])
-    return Grant(**{**data, "created_at": created, "folders": folders})
+    created = datetime.fromisoformat(row.created_at)
+    return Grant(**{**row.model_dump(), "created_at": created, "folders": tuple(row.folders)})
 
 
 class Grants:
@@ -90,7 +110,7 @@ class Grants:
         for row in self._store.rows("select * from grants where user = :user order by rowid", {"user": user}):
             try:
                 found.append(grant_from_json(_record(row)))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, TypeError) as error:
                 log.error("grant_unreadable", grant=row["id"], error=str(error))
         return found
 
@@ -110,7 +130,7 @@ class Grants:
                 return
             try:
                 grant_from_json(value)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, TypeError) as error:
                 raise Refusal("grants.unreadable") from error
             db.table("grants").insert(dict(value) | {"folders": json.dumps(value["folders"])})
 

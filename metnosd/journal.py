@@ -6,7 +6,7 @@ settled by looking at the target (`metnosd.act`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from metnosd.effects import Effect, effect_from_json
+from metnosd.redact import Redactor
 from metnosd.store import Store, from_text, to_text
 
 log = structlog.get_logger(__name__)
@@ -40,10 +41,13 @@ class JournalRow:
 class Journal:
     """The journal in the database."""
 
-    def __init__(self, store: Store, redact: Callable[[str], str] = str) -> None:
-        """`redact` takes secrets out of what is stored of texts; no effect is carried out from a row."""
+    def __init__(self, store: Store, redactor: Redactor | None = None) -> None:
+        """`redactor` takes secrets out of what stays of an effect that has its result.
+
+        An intent is whole, since a crash leaves it to be looked up; an inverse is whole as long as it is one.
+        """
         self._store = store
-        self._redact = redact
+        self._redactor = redactor or Redactor()
 
     def intend(
         self,
@@ -63,7 +67,7 @@ class Journal:
             "user": user,
             "step": step,
             "executor": executor,
-            "effect": self._redact(to_text(effect.to_json())),
+            "effect": to_text(effect.to_json()),
             "inverse": to_text(inverse.to_json()) if inverse else None,
             "before": before,
             "after": None,
@@ -78,14 +82,20 @@ class Journal:
     def done(self, row: int, after: str | None, undoes: int | None) -> None:
         """Note that the effect `row` happened, and which row it took back, if any."""
         with self._store.transaction() as db:
-            db.table("journal").update(row, {"state": "done", "after": after})
+            db.table("journal").update(row, {"state": "done", "after": after} | self._spent(row))
             if undoes is not None:
                 db.table("journal").update(undoes, {"undone_by": row})
 
     def failed(self, row: int) -> None:
         """Note that the effect `row` did not happen."""
         with self._store.transaction() as db:
-            db.table("journal").update(row, {"state": "failed"})
+            db.table("journal").update(row, {"state": "failed"} | self._spent(row))
+
+    def _spent(self, row: int) -> dict[str, str]:
+        """The effect of `row` as it stays stored."""
+        for found in self._store.rows("select effect from journal where id = :row", {"row": row}):
+            return {"effect": to_text(self._redactor.value(from_text(found["effect"])))}
+        return {}
 
     def kept(self, row: int) -> None:
         """Note that the effect `row` stays, since its target was changed by hand after it."""

@@ -42,7 +42,7 @@ def open_kept(places: Locations, redactor: Redactor, keep_runs: timedelta, clock
     schedules = Schedules(store, ledger=ledger, clock=clock)
     return Kept(
         store,
-        Journal(store, redactor.text),
+        Journal(store, redactor),
         Turns(store, redactor),
         grants,
         Records({"grants": grants, "schedules": schedules}),

@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Protocol
 
 from metnosd.consent import Consent, Consents
-from metnosd.measure import refreshed
+from metnosd.measure import changes, fix
 from metnosd.message import ConsentRequest, Message
 from metnosd.policy import PolicyError
 from metnosd.question import choices_of, is_long, question_of
 from metnosd.records import Records
+from metnosd.redact import Redactor
 from metnosd.reply import Voice
 from metnosd.resolve import Context, ResolvedPlan
 from metnosd.scope import Scope
@@ -42,6 +43,8 @@ class LeaveParts(Protocol):
     def case(self) -> Callable[[Context, Origin], Case]: ...
     @property
     def scope(self) -> Callable[[Context], Scope]: ...
+    @property
+    def redactor(self) -> Redactor: ...
     @property
     def clock(self) -> Callable[[], datetime]: ...
 
@@ -96,6 +99,10 @@ class Leave:
                 return Withheld(say("consent.no" if answer else "consent.expired"))
             assert answer is not None
             resolved, changed = await self.look_again(resolved.choose(answer))
+            # The rules may have changed since the question was put, and a choice has effects of its own.
+            verdict = await self.judge(resolved, origin)
+            if verdict.answer == "deny":
+                return Withheld(verdict.reason, denied=True)
             if not changed:
                 return resolved
 
@@ -113,9 +120,22 @@ class Leave:
         pending = []
         changed: list[Sentence] = []
         for step in resolved.pending:
-            effects, news = refreshed(step.effects, scope, self._parts.records)
-            pending.append(replace(step, effects=tuple(effects)))
+            news = changes(step.effects, scope, self._parts.records)
             changed += news
+            if news:
+                loose = [
+                    effect if effect.undoes is not None else replace(effect, expect=None) for effect in step.effects
+                ]
+                fixed = fix(loose, scope, lambda: None, self._parts.records)
+                step = replace(
+                    step,
+                    effects=fixed.effects,
+                    problems=(*step.problems, *fixed.problems),
+                    files=fixed.files,
+                    bytes=fixed.bytes,
+                    overwrites=fixed.overwrites,
+                )
+            pending.append(step)
         return replace(resolved, pending=tuple(pending)) if changed else resolved, changed
 
     def answer(self, answer: str) -> None:
@@ -145,14 +165,15 @@ class Leave:
     def _request(self, consent: Consent, reasons: list[Sentence]) -> ConsentRequest:
         resolved = consent.resolved
         scope = self._parts.scope(self._context)
+        redactor = self._parts.redactor
         full = question_of(resolved, reasons, self._voice, scope, whole=True) if is_long(resolved) else None
         return ConsentRequest(
             message=self._message.id,
             token=consent.token,
             digest=consent.digest,
-            text=question_of(resolved, reasons, self._voice, scope),
-            steps=tuple(step.to_json() for step in resolved.pending),
+            text=redactor.text(question_of(resolved, reasons, self._voice, scope)),
+            steps=tuple(redactor.json(step.to_json()) for step in resolved.pending),
             expires_at=consent.expires_at,
-            full_text=full,
+            full_text=redactor.text(full) if full is not None else None,
             choices=choices_of(resolved, self._voice),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from metnosd import disk
+from metnosd import disk, packing
 from metnosd.effects import (
     CopyPath,
     Effect,
@@ -84,26 +84,23 @@ def now(effect: Effect, scope: Scope, check: disk.Check, records: Records) -> st
     return found
 
 
-def refreshed(effects: Sequence[Effect], scope: Scope, records: Records) -> tuple[list[Effect], list[Sentence]]:
-    """`effects` as they would be bound now, and a sentence for each that acts on something that has changed.
+def changes(effects: Sequence[Effect], scope: Scope, records: Records) -> list[Sentence]:
+    """A sentence for each of `effects` that acts on something which has changed since it was bound.
 
-    What is gone stays as it was: carrying it out names it. What takes something back is not looked at, since
+    What is gone is left to be named when it is carried out; what takes something back is not looked at, since
     the journal says what it expects.
     """
-    fresh: list[Effect] = []
-    changed: list[Sentence] = []
+    changed = []
     for effect in effects:
-        found = effect.expect
-        if effect.undoes is None:
-            try:
-                found = now(effect, scope, lambda: None, records)
-            except Refusal:
-                found = effect.expect
-        if found != effect.expect and not (found is None or effect.expect is None):
+        if effect.undoes is not None or effect.expect is None:
+            continue
+        try:
+            found = now(effect, scope, lambda: None, records)
+        except Refusal:
+            continue
+        if found is not None and found != effect.expect:
             changed.append(say("consent.changed", path=_name(effect, scope)))
-            effect = replace(effect, expect=found)
-        fresh.append(effect)
-    return fresh, changed
+    return changed
 
 
 def _name(effect: Effect, scope: Scope) -> str:
@@ -117,8 +114,10 @@ def _count(effect: Effect, scope: Scope, check: disk.Check) -> tuple[int, int]:
     if effect.undoes is not None:
         return 1, 0
     match effect:
-        case MovePath(subject) | CopyPath(subject) | TrashPath(subject) | UnpackArchive(subject):
+        case MovePath(subject) | CopyPath(subject) | TrashPath(subject):
             return _weigh(scope, subject, check)
+        case UnpackArchive(subject):
+            return packing.survey(scope, subject, check)
         case PackFiles(sources):
             weights = [_weigh(scope, source, check) for source in sources]
             return sum(files for files, _ in weights), sum(size for _, size in weights)

@@ -32,6 +32,11 @@ class Message:
     outside: tuple[str, ...] = ()
     reply_to: str | None = None
 
+    @property
+    def where(self) -> tuple[str, str]:
+        """Its channel and conversation."""
+        return self.channel, self.conversation
+
 
 @dataclass(frozen=True, slots=True)
 class UndoOffer:

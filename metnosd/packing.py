@@ -50,6 +50,29 @@ def unpack(scope: Scope, source: str, folder: int, name: str, limits: Limits, ch
     disk.sync(folder)
 
 
+SURVEYED_BYTES = 50_000_000
+"""An archive up to this size is looked through before it is unpacked; a larger one counts for what it is."""
+
+
+def survey(scope: Scope, source: str, check: disk.Check) -> tuple[int, int]:
+    """How many files the archive `source` holds and how many bytes they say they have, as far as can be told."""
+    files = size = 0
+    with os.fdopen(scope.open_file(source), "rb") as file:
+        packed = os.fstat(file.fileno()).st_size
+        if packed > SURVEYED_BYTES:
+            return 1, packed
+        try:
+            with read_members(file, scope.shown(source)) as members:
+                for member in members:
+                    check()
+                    files += not member.is_dir
+                    size += 0 if member.is_dir else member.size
+        except (*BROKEN, Refusal, OSError):
+            # What is wrong with it is told when it is unpacked.
+            return max(files, 1), max(size, packed)
+    return files, size
+
+
 class _Writer:
     """Writes members below the open folder `base`, which nothing but this writer fills."""
 

@@ -24,6 +24,7 @@ from metnosd.plan import Plan, PlanError, Step, validate
 from metnosd.plan_parser import parse_plan_text
 from metnosd.pool import FAST, FINAL, Pool
 from metnosd.prompt import Chat, Prompt
+from metnosd.redact import Redactor
 from metnosd.resolve_args import Reading, check_words
 
 log = structlog.get_logger(__name__)
@@ -78,10 +79,13 @@ def choose_level(environ: Mapping[str, str], args: str | None, flow: bool | None
 class Planner:
     """Plans with one model service at one level of constraint."""
 
-    def __init__(self, model: ModelService, prompt: Prompt, level: Level | None = None) -> None:
+    def __init__(
+        self, model: ModelService, prompt: Prompt, level: Level | None = None, redactor: Redactor | None = None
+    ) -> None:
         self._model = model
         self._prompt = prompt
         self._level = level or Level()
+        self._redactor = redactor or Redactor()
 
     @property
     def constraint(self) -> Constraint:
@@ -145,7 +149,7 @@ class Planner:
                 first = error
                 budget = max(budget, min(budget * 2, LARGEST_BUDGET * 2)) if error.truncated else budget
                 if not error.truncated:
-                    chat = self._prompt.retry(chat, answer, str(error))
+                    chat = self._prompt.retry(chat, *map(self._redactor.text, (answer, str(error))))
             else:
                 return Planned(plan, "model", self.constraint, attempt, timings)
         raise AssertionError("the second failure is raised above")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from datetime import time
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -88,20 +92,25 @@ class Policy(_Section):
 def load_policy(shipped: Path, own: Path | None = None) -> Policy:
     """The policy of `own` where that exists, with the guards of `shipped` too; else of `shipped`.
 
-    Raises PolicyError with a line for each mistake.
+    An own file without `[raises]` has the shipped ones. Raises PolicyError with a line for each mistake, and
+    for a file that is there and cannot be read, such as a link that leads nowhere.
     """
     base = _read(shipped)
-    if own is None or not own.exists():
+    if own is None or not os.path.lexists(own):
         return base
     policy = _read(own)
-    return policy.model_copy(update={"guards": base.guards.joined(policy.guards)})
+    raises = policy.raises if "raises" in policy.model_fields_set else base.raises
+    return policy.model_copy(update={"guards": base.guards.joined(policy.guards), "raises": raises})
 
 
 def _read(file: Path) -> Policy:
     try:
-        text = file.read_text("utf-8")
+        text = _text(file)
         data = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
+        where = "" if "line" in str(error) else f", line {len(text.rstrip().splitlines())}"
+        raise PolicyError(f"{file}{where}: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise PolicyError(f"{file}: {error}") from error
     try:
         return Policy.model_validate(data)
@@ -109,11 +118,25 @@ def _read(file: Path) -> Policy:
         raise PolicyError("\n".join(_explain(file, text, item) for item in error.errors())) from error
 
 
+def _text(file: Path) -> str:
+    """What the regular file `file` holds; nothing else is waited for. Raises OSError or UnicodeDecodeError."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        return opened.read().decode("utf-8")
+
+
 def _explain(file: Path, text: str, item: object) -> str:
     assert isinstance(item, dict)
     keys = [str(part) for part in item["loc"] if part != "[key]"]
     given = "" if item["type"] == "missing" else f" = {item['input']!r}"
     return f"{file}, line {line_of(text, keys)}: {'.'.join(keys)}{given}: {item['msg']}."
+
+
+_PART = r"(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+)"
+_KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_HEADER = re.compile(rf"\s*\[+\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]")
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
@@ -124,18 +147,27 @@ def line_of(text: str, keys: Sequence[str]) -> int:
     table: list[str] = []
     best, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[+([^\]]+)\]+\s*(#.*)?$", line)
-        if header is not None:
-            table = _parts(header[1])
-            here = table
-        elif (pair := re.match(r"\s*((?:\"[^\"]*\"|'[^']*'|[\w.-]+)+)\s*=", line)) is not None:
+        if (header := _HEADER.match(line)) is not None:
+            here = table = _parts(header[1])
+        elif (pair := _KEY.match(line)) is not None:
             here = table + _parts(pair[1])
         else:
             continue
-        if list(keys[: len(here)]) == here and len(here) > depth:
-            best, depth = number, len(here)
+        pairs = zip(here, keys, strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if common > depth and common >= min(len(here), len(keys)):
+            best, depth = number, common
     return best
 
 
 def _parts(dotted: str) -> list[str]:
-    return [a or b or c for a, b, c in re.findall(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)", dotted)]
+    """The parts of a dotted key, as TOML reads them."""
+    try:
+        found: object = tomllib.loads(f"{dotted} = 0")
+    except tomllib.TOMLDecodeError:
+        return [dotted]
+    parts = []
+    while isinstance(found, dict):
+        key, found = next(iter(found.items()))
+        parts.append(key)
+    return parts

@@ -63,6 +63,9 @@ async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[st
         "timings_ms": {"signals": (read - started) * 1000, "pool": (pooled - read) * 1000},
     }
     plan = reminder or parts.planner.fast(signals, pool)
+    unusable = parts.vaglio.unusable(context.now)
+    if unusable is not None:
+        return shown | {"verdict": unusable.to_json()}
     if plan is not None:
         shown |= {"path": "fast"} | await asyncio.to_thread(_from_plan, plan, parts, context, reading)
     elif use_model:

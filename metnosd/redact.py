@@ -8,7 +8,8 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import overload
+from typing import Any, overload
+from unicodedata import normalize
 
 from metnosd.sentence import Sentence
 
@@ -40,12 +41,14 @@ class Redactor:
     @property
     def short(self) -> int:
         """How many different secrets are known that are too short to be redacted."""
-        return sum(len(value) < MIN_LENGTH for value in self._values)
+        return len({normalize("NFC", value) for value in self._values if len(value) < MIN_LENGTH})
 
     def add(self, values: Iterable[str]) -> None:
-        """Redact these secrets too, from now on."""
+        """Redact these secrets too, from now on, with their accents composed or not."""
+        values = tuple(values)
         with self._lock:
-            self._values = self._values.union(value for value in values if value)
+            forms = (normalize(form, value) for value in values if value for form in ("NFC", "NFD"))
+            self._values = self._values.union(value for value in values if value).union(forms)
             redacted = [value for value in self._values if len(value) >= MIN_LENGTH]
             # A secret may begin with another one, of which the longer must win.
             ways = [way for value in sorted(redacted, key=lambda v: (-len(v), v)) for way in _ways(value)]
@@ -59,6 +62,18 @@ class Redactor:
         while pattern is not None and count:
             redacted, count = pattern.subn(MARK, value)
             value = redacted if count else value
+        return value
+
+    def json(self, value: Mapping[str, object]) -> dict[str, Any]:
+        """`value`, an object of JSON, with `MARK` for each secret."""
+        return dict(self.value(value))
+
+    def cut(self, value: str) -> str:
+        """`value`, the beginning of a longer text, with `MARK` for the beginning of a secret at its end."""
+        for secret in self._values:
+            for length in range(len(secret) - 1, MIN_LENGTH - 1, -1):
+                if value.endswith(secret[:length]):
+                    return value[:-length] + MARK
         return value
 
     @overload

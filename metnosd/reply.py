@@ -91,7 +91,8 @@ class Voice:
         if entry.kind == "numbers" and "count" in fields:
             return self.say(say("reply.count", count=fields["count"]))
         if entry.kind == "texts":
-            return f"{self._path(fields)}:\n{fields.get('text', '')}"
+            head = f"{self._path(fields)}:\n" if "path" in fields else ""
+            return f"{head}{fields.get('text', '')}"
         if "path" in fields:
             return self._file(fields)
         return ", ".join(f"{key} {printable(str(value))}" for key, value in fields.items())

@@ -76,11 +76,16 @@ class ResolvedStep:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPlan:
-    """A plan as far as it is known without an effect: `done` by index from 1, then `pending` effects."""
+    """A plan as far as it is known without an effect: `done` by index from 1, then `pending` effects.
+
+    `spent_files` and `spent_bytes` count what the effects in `done` touched.
+    """
 
     plan: Plan
     done: Mapping[int, StepOutcome]
     pending: tuple[ResolvedStep, ...] = ()
+    spent_files: int = 0
+    spent_bytes: int = 0
 
     def digest(self, user: str) -> str:
         """The SHA-256 of who it is for and exactly what would be done, in hexadecimal."""
@@ -94,6 +99,7 @@ class ResolvedPlan:
                 "plan": self.plan.to_json(),
                 "done": {str(index): _step_to_json(step) for index, step in self.done.items()},
                 "pending": [step.to_state() for step in self.pending],
+                "spent": [self.spent_files, self.spent_bytes],
             }
         )
 
@@ -115,6 +121,8 @@ def resolved_from_text(text: str) -> ResolvedPlan:
         plan=plan_from_json(data["plan"]),
         done={int(index): _step_from_json(step) for index, step in data["done"].items()},
         pending=tuple(_pending_from_json(step) for step in data["pending"]),
+        spent_files=data["spent"][0],
+        spent_bytes=data["spent"][1],
     )
 
 

@@ -16,7 +16,7 @@ import structlog
 
 from metnosd.act import Actor
 from metnosd.consent import Consent, Consents
-from metnosd.entries import Entry, Outcome, Status, StepOutcome
+from metnosd.entries import KINDS, Entry, Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled, Executor, Registry
 from metnosd.kinds import Kinds
 from metnosd.leave import Leave, Withheld
@@ -89,6 +89,7 @@ class Turn:
         self._finished: dict[int, StepOutcome] = {}
         self._voice = Voice(parts.lexicon, context.lang, context.user.zone, context.user.home)
         self._origin: Origin = "message"
+        self._spent = (0, 0)
         self.leave = Leave(parts, context, message, self._voice, tell)
         self._effects = frozenset(item.name for item in parts.registry if item.effect)
 
@@ -156,6 +157,9 @@ class Turn:
 
     async def _guarded(self, way: Callable[[], Awaitable[Reply]]) -> Reply:
         try:
+            unusable = await asyncio.to_thread(self._parts.vaglio.unusable, self._parts.clock())
+            if unusable is not None:
+                return await self._end(self._so_far("refused", unusable.reason))
             return await way()
         except PlanError as error:
             log.info("no_plan", turn=self.context.turn, problem=str(error))
@@ -268,6 +272,7 @@ class Turn:
             if resolved is None:
                 self._tell(Progress("resolving"))
                 resolved = await self._parts.resolver.resolve(plan, self.context, self._finished)
+                resolved = replace(resolved, spent_files=self._spent[0], spent_bytes=self._spent[1])
             self._finished = dict(resolved.done)
             if not resolved.pending:
                 break
@@ -279,6 +284,10 @@ class Turn:
             approved = None
             self._tell(Progress("acting"))
             self._parts.turns.set_kind(self.context.turn, kind_of(plan))
+            self._spent = (
+                resolved.spent_files + sum(step.files for step in resolved.pending),
+                resolved.spent_bytes + sum(step.bytes for step in resolved.pending),
+            )
             for step in resolved.pending:
                 self._finished[step.index] = await self._parts.actor.act(step, self.context)
                 if self._finished[step.index].status == "failed":
@@ -299,14 +308,26 @@ class Turn:
         reason = say(f"{key}_rest") if acted and not withheld.denied else withheld.reason
         return Outcome("partial" if acted else "refused", steps, reason)
 
+    def _clean(self, step: StepOutcome) -> StepOutcome:
+        """`step` with the secrets taken out of its entries, also one that a text was cut off in."""
+        redactor = self._parts.redactor
+        entries = []
+        for entry in step.entries:
+            fields = redactor.json(entry.fields)
+            if fields.get("truncated") and isinstance(fields.get("text"), str):
+                fields["text"] = redactor.cut(fields["text"])
+            entries.append(replace(entry, fields=fields))
+        return replace(step, entries=tuple(entries))
+
     async def _end(self, outcome: Outcome) -> Reply:
         offer = await asyncio.to_thread(self._parts.undo_offer, self.context.turn)
         undid = any(step.tool == "undo_actions" and step.entries for step in outcome.steps)
         if undid:
             # "undo" said again goes on to the turn before; this one is taken back by "redo".
             offer = None
+        outcome = replace(outcome, steps=tuple(self._clean(step) for step in outcome.steps))
         reply = self._voice.reply(outcome, offer, effects=self._effects, redo=undid)
-        reply = Reply.from_json(self._parts.redactor.value(reply.to_json()))
+        reply = Reply.from_json(self._parts.redactor.json(reply.to_json()))
         left = [step.entries for step in outcome.steps if step.tool != FINAL]
         entries = left[-1] if left else self.context.last if not self._message.text else None
         await asyncio.to_thread(self._parts.turns.end, self.context.turn, reply.to_json(), entries)
@@ -342,7 +363,8 @@ def turn_pool(parts: Parts, signals: Signals, context: Context, message: Message
 
 def kinds_of(context: Context) -> tuple[str, ...]:
     """The kinds of the last outcome's entries, each once."""
-    return tuple(dict.fromkeys(entry.kind for entry in context.last))
+    found = {entry.kind for entry in context.last}
+    return tuple(kind for kind in KINDS if kind in found)
 
 
 def read_message(message: Message, lexicon: Lexicon, prior: str | None = None) -> Signals:

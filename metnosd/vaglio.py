@@ -91,6 +91,23 @@ class Vaglio:
         except Exception as error:  # noqa: BLE001 - what cannot be judged is denied, whatever went wrong
             return self.fault(case.now, error)
 
+    def policy(self) -> Policy:
+        """The policy as it is now. Raises PolicyError, whatever it is that keeps it from being read."""
+        try:
+            return self.read()
+        except PolicyError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{type(error).__name__}: {error}") from error
+
+    def unusable(self, now: datetime) -> Verdict | None:
+        """The denial of everything while the policy cannot be read; None while it can."""
+        try:
+            self.policy()
+        except PolicyError as error:
+            return self.fault(now, error)
+        return None
+
     def fault(self, now: datetime, error: BaseException) -> Verdict:
         """The denial that a judgement ends in which could not be made, logged and kept for `doctor`."""
         log.error("vaglio_fault", error=str(error), kind=type(error).__name__)
@@ -99,7 +116,7 @@ class Vaglio:
         return Verdict("deny", rule, say("vaglio.fault", reason=f"{type(error).__name__}: {error}"))
 
     def _judge(self, resolved: ResolvedPlan, case: Case) -> Verdict:
-        policy = self.read()
+        policy = self.policy()
         verdict = Verdict("allow", "no_effect", say("vaglio.no_effect"))
         for step in resolved.pending:
             for found in self._step(step, resolved, policy, case):
@@ -110,9 +127,13 @@ class Vaglio:
     def _step(self, step: ResolvedStep, resolved: ResolvedPlan, policy: Policy, case: Case) -> Iterator[Verdict]:
         """Every answer to `step`; the strictest one counts, of equal ones the first."""
         yield from self._guards(step, policy, case)
+        if not step.capabilities:
+            yield _denied(f"{case.user.level}/: no rule", "vaglio.no_rule", capability=step.tool)
+        files, size = _amount(resolved)
+        own = [grant for grant in case.grants if grant.user == case.user.name]
         for capability in step.capabilities:
             base = _base(policy, capability, case.user)
-            grant = next((g for g in case.grants if g.covers(step, capability)), None)
+            grant = next((g for g in own if g.covers(step, capability, files, size)), None)
             if base.answer == "ask" and grant is not None and capability not in policy.guards.never:
                 reason = say("vaglio.allow")
                 base = Verdict("allow", f"grant/{grant.id}", reason, grant=grant.id)
@@ -129,29 +150,32 @@ class Vaglio:
                 yield _denied("guard/never", "vaglio.never", capability=capability)
             if case.origin == "schedule" and capability in guards.never_scheduled:
                 yield _denied("guard/never_scheduled", "vaglio.never_scheduled", capability=capability)
+        protected = self.protected(policy, case.user)
+        system = tuple(place for item in guards.system for place in _places(item, case.user))
         for effect in step.effects:
             for path in (*effect.reads(), *effect.writes()):
-                if self.is_protected(path, policy, case.user):
+                if any(is_inside(path, shut) for shut in protected):
                     yield _denied("guard/protected", "vaglio.protected", path=path)
+            for path in effect.whole():
+                if any(is_inside(shut, path) for shut in protected):
+                    yield _denied("guard/protected", "vaglio.protected", path=path)
+                if path in effect.writes() and any(is_inside(shut, path) for shut in system):
+                    yield _denied("guard/system", "vaglio.system", path=path)
             for path in effect.writes():
-                if any(is_inside(path, _home(item, case.user)) for item in guards.system):
+                if any(is_inside(path, shut) for shut in system):
                     yield _denied("guard/system", "vaglio.system", path=path)
             for recipient in effect.recipients():
                 if case.known(recipient) == "unknown":
                     yield _denied("guard/recipient", "vaglio.unknown_recipient", name=recipient)
 
-    def is_protected(self, path: str, policy: Policy, user: User) -> bool:
-        """Whether nobody may read or change `path`, whatever their level."""
-        return any(is_inside(path, shut) for shut in self.protected(policy, user))
-
     def protected(self, policy: Policy, user: User) -> tuple[str, ...]:
-        """The folders and files that are out of everybody's reach."""
-        return (*(_home(item, user) for item in policy.guards.protected), *self.own)
+        """The folders and files that are out of everybody's reach, by name and by where links lead."""
+        return (*(place for item in policy.guards.protected for place in _places(item, user)), *self.own)
 
     def judge_capability(self, capability: str, user: User) -> Verdict:
         """The level's answer to one use of a capability, before anything is known of targets."""
         try:
-            policy = self.read()
+            policy = self.policy()
         except PolicyError as error:
             return self.fault(datetime.now(user.zone), error)
         found = [_base(policy, item, user) for item in capability.split()]
@@ -188,8 +212,7 @@ def _raises(
 ) -> Iterator[Verdict]:
     """The questions that quantities, places and recipients of an allowed step raise."""
     raises = policy.raises
-    files = sum(item.files for item in resolved.pending)
-    size = sum(item.bytes for item in resolved.pending)
+    files, size = _amount(resolved)
     if files > raises.files:
         yield Verdict("ask", "raises/files", say("vaglio.many_files", count=files))
     if size > raises.bytes:
@@ -208,6 +231,18 @@ def _raises(
                 yield Verdict("ask", "raises/first_recipient", say("vaglio.first_recipient", name=name))
     if case.origin == "schedule" and raises.is_night(case.now.time()):
         yield Verdict("ask", "raises/night", say("vaglio.night"))
+
+
+def _amount(resolved: ResolvedPlan) -> tuple[int, int]:
+    """How many files and bytes a plan touches in all, with what it has touched already."""
+    files = resolved.spent_files + sum(item.files for item in resolved.pending)
+    return files, resolved.spent_bytes + sum(item.bytes for item in resolved.pending)
+
+
+def _places(item: str, user: User) -> tuple[str, ...]:
+    """A guarded place by its plain name and by where it leads."""
+    path = os.path.normpath(_home(item, user))
+    return tuple(dict.fromkeys((path, os.path.realpath(path))))
 
 
 def _usual(names: Sequence[str], user: User) -> list[str]:
@@ -251,18 +286,21 @@ class PolicyFile:
         """Raises PolicyError at once for a policy that cannot be used."""
         self._shipped = shipped
         self._own = own
-        self._stamp = self._stamped()
+        self._stamp: tuple[int, ...] | None = self._stamped()
         self._policy: Policy | PolicyError = load_policy(shipped, own)
 
     def __call__(self) -> Policy:
         """The policy; raises PolicyError while the file cannot be used."""
         stamp = self._stamped()
         if stamp != self._stamp:
+            self._stamp = stamp
             try:
                 self._policy = load_policy(self._shipped, self._own)
             except PolicyError as error:
                 self._policy = error
-            self._stamp = stamp
+                if isinstance(error.__cause__, OSError):
+                    # It may be readable the next time, without a change to the file.
+                    self._stamp = None
             log.info("policy_read", file=str(self._own), usable=isinstance(self._policy, Policy))
         if isinstance(self._policy, PolicyError):
             raise self._policy
@@ -271,6 +309,6 @@ class PolicyFile:
     def _stamped(self) -> tuple[int, ...]:
         try:
             status = self._own.stat()
-        except OSError:
-            return ()
-        return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
+        except OSError as error:
+            return (error.errno or 0, int(os.path.lexists(self._own)))
+        return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)

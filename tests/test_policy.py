@@ -359,6 +359,7 @@ def test_file_that_cannot_be_read_for_a_moment_is_read_again(tmp_path: Path, mon
         patch.setattr(Path, "read_text", fail)
         patch.setattr(Path, "read_bytes", fail)
         patch.setattr(Path, "open", fail)
+        patch.setattr(os, "open", fail)
         with pytest.raises(PolicyError):
             policy()
     assert policy().levels["supervised"]["fs:delete"] == "allow"

@@ -601,7 +601,7 @@ async def test_copy_of_a_folder_does_not_carry_a_protected_place_out(tmp_path: P
         talk.unasked()
         reply = await talk.reply()
         assert house.tree() == before, (text, reply)
-        assert reply.outcome["status"] == "refused"
+        assert reply.outcome["status"] in ("refused", "failed")
     await house.close()
 
 

@@ -102,11 +102,19 @@ def delete_grants(run: Run, *, query: Annotated[str | None, Arg("which permissio
 def _meant(grants: list[Grant], query: str | None, run: Run) -> list[Grant]:
     if query is None:
         return grants
-    if query.strip().isdigit():
+    if query.strip().isdecimal():
         number = int(query)
         return grants[number - 1 : number] if number else []
     tools, words = read_deeds(query, run.facts["lexicon"])
     found = [grant for grant in grants if not tools or grant.tool in tools]
     names = [word.casefold() for word in words if len(word) > SHORT]
-    named = [g for g in found if any(name in " ".join((*g.folders, g.recipient or "")).casefold() for name in names)]
-    return named if named or (names and not tools) else found
+    if not names:
+        return found if tools else []
+    exact = [grant for grant in found if any(name in _names(grant, run) for name in names)]
+    return exact or [grant for grant in found if any(name in " ".join(_names(grant, run)) for name in names)]
+
+
+def _names(grant: Grant, run: Run) -> list[str]:
+    """What a grant is for, as a person reads it: the parts of its folders' names, and who is written to."""
+    shown = [part for folder in grant.folders for part in run.scope.shown(folder).casefold().split("/")]
+    return [*shown, (grant.recipient or "").casefold()]

@@ -16,11 +16,12 @@ _TOTAL = 4
 """All files of one step together give at most this many times the bound of one file."""
 
 
-@executor(takes=(None, "files"), gives="texts", capability="fs:read")
+@executor(takes=(None, "files", "texts"), gives="texts", capability="fs:read")
 def read_files(run: Run, *, path: Annotated[Place | None, Arg("file to read")] = None) -> Found:
     """Read the text of files."""
     problems: list[Sentence] = []
-    entries: list[Entry] = []
+    # A text that came with the message is read already.
+    entries: list[Entry] = [entry for entry in run.entries if path is None and "path" not in entry.fields]
     left = run.limits.max_read_bytes * _TOTAL
     paths = _paths(run, path)
     for number, where in enumerate(paths):
@@ -36,7 +37,7 @@ def read_files(run: Run, *, path: Annotated[Place | None, Arg("file to read")] =
             continue
         left -= min(left, item.size, run.limits.max_read_bytes)
         entries.append(_entry(run, item, text, more))
-    truncated = any(entry.fields["truncated"] for entry in entries) or left <= 0
+    truncated = any(entry.fields.get("truncated") for entry in entries) or left <= 0
     return Found(tuple(entries), told(problems), truncated=truncated)
 
 
