@@ -256,3 +256,71 @@ async def test_calendar(awake: House) -> None:
     await awake.ask("every weekday at 9 list the pdf files in Downloads", LIST)
     text = await awake.daemon.calendar(awake.owner)
     assert text.startswith("BEGIN:VCALENDAR") and "RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR" in text
+
+
+SPOKEN = {
+    "it": (
+        "ricordami domani alle 9 di chiamare mamma",
+        "chiamare mamma",
+        "che promemoria ho?",
+        "sposta il promemoria della mamma alle 10",
+        "metti in pausa il promemoria della mamma",
+        "riprendi il promemoria della mamma",
+        "cancella il promemoria della mamma",
+        "annulla",
+    ),
+    "fr": (
+        "rappelle-moi demain à 9 h d'appeler maman",
+        "appeler maman",
+        "quels rappels ai-je ?",
+        "déplace le rappel de maman à 10 h",
+        "mets en pause le rappel de maman",
+        "reprends le rappel de maman",
+        "supprime le rappel de maman",
+        "annule ça",
+    ),
+    "de": (
+        "erinnere mich morgen um 9 Uhr daran, Mama anzurufen",
+        "Mama anzurufen",
+        "welche Erinnerungen habe ich?",
+        "verschieb die Erinnerung an Mama auf 10 Uhr",
+        "pausiere die Erinnerung an Mama",
+        "setz die Erinnerung an Mama fort",
+        "lösch die Erinnerung an Mama",
+        "mach das rückgängig",
+    ),
+    "es": (
+        "recuérdame mañana a las 9 llamar a mamá",
+        "llamar a mamá",
+        "¿qué recordatorios tengo?",
+        "mueve el recordatorio de mamá a las 10",
+        "pausa el recordatorio de mamá",
+        "reanuda el recordatorio de mamá",
+        "borra el recordatorio de mamá",
+        "deshazlo",
+    ),
+}
+
+
+@pytest.mark.parametrize("lang", SPOKEN)
+async def test_a_reminder_in_every_language(awake: House, lang: str) -> None:
+    """Made, listed, moved, paused, resumed, deleted and brought back without the model, in each language."""
+    make, name, listing, move, pause, resume, delete, undo = SPOKEN[lang]
+
+    async def state() -> list[tuple[str, str, str]]:
+        listed = (await awake.daemon.schedules(awake.owner))["schedules"]
+        return [(item["name"], item["state"], (item["next"] or ["-"])[0][11:16]) for item in listed]
+
+    await awake.ask(make)
+    assert await state() == [(name, "active", "09:00")]
+    assert name in (await awake.ask(listing)).text
+    await awake.ask(move)
+    assert [item[2] for item in await state()] == ["10:00"]
+    await awake.ask(pause)
+    assert [item[1] for item in await state()] == ["paused"]
+    await awake.ask(resume)
+    assert [item[1] for item in await state()] == ["active"]
+    await awake.ask(delete)
+    assert await state() == []
+    await awake.ask(undo)
+    assert len(await state()) == 1 and awake.model.asked == []

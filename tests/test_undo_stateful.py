@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -591,3 +592,51 @@ def test_tree_is_what_the_model_says_and_nothing_by_hand_is_lost() -> None:
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )
+
+
+RENAME_BOX = ("rename the folders called Box to Crate", plan(_find("Box"), ("rename_files", {"to": "Crate"})))
+
+
+async def test_folder_and_what_came_into_it_later_are_taken_back_together(house: House) -> None:
+    """An undo of two turns, a folder renamed and a file moved into it, is no change by hand and asks nothing."""
+    house.put("Box/bee.txt", "ant.txt")
+    before = house.tree()
+    await house.ask(*RENAME_BOX, yes=True)
+    await house.ask("move ant.txt to Crate", plan(_find("ant.txt"), ("move_files", {"to": "Crate"})), yes=True)
+    after = house.tree()
+    assert (await house.undo(2)).outcome["status"] == "done"
+    assert house.tree() == before
+    assert (await house.redo()).outcome["status"] == "done"
+    assert house.tree() == after
+
+
+async def test_folder_and_what_was_in_it_are_deleted_again_together(house: House) -> None:
+    """A redo of two deletions, of a file and then of its folder, is no change by hand and asks nothing."""
+    house.put("Box/ant.txt")
+    before = house.tree()
+    await house.ask("delete ant.txt", plan(_find("ant.txt"), ("delete_files", {})), yes=True)
+    await house.ask("delete the folders called Box", plan(_find("Box"), ("delete_files", {})), yes=True)
+    await house.undo(2)
+    assert house.tree() == before
+    assert (await house.redo()).outcome["status"] == "done"
+    assert house.tree() == {}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_folder_with_a_file_that_was_restored_is_as_it_was(house: House, at_once: bool) -> None:
+    """Where an undo has brought back what a file held, the folder around it does not count as changed by hand."""
+    house.put("Box/ant.txt")
+    before = house.tree()
+    await house.ask(*RENAME_BOX, yes=True)
+    append = plan(("write_files", {"path": "ant.txt", "text": "new", "mode": "append"}))
+    await house.ask("add 'new' to ant.txt", append, yes=True)
+    if at_once:
+        await house.undo(2)
+    else:
+        await house.undo()
+        talk = house.reverting("undo_actions")
+        question = await talk.question()
+        assert "changed since" not in question.text
+        assert await house.daemon.consent(house.owner, question.token, True)
+        await talk.reply()
+    assert house.tree() == before

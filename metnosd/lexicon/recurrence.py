@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import takewhile
 
 from dateutil.rrule import rrulestr
@@ -30,10 +30,13 @@ class Recurrence:
     except_dates: tuple[date, ...] = ()
 
     def rrules(self) -> list[str]:
-        """The rules as RFC 5545 writes them, `UNTIL` in UTC."""
-        tail = f";COUNT={self.count}" if self.count else ""
-        if self.until is not None:
-            tail += f";UNTIL={self.until.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        """The rules as RFC 5545 writes them, `UNTIL` in UTC; of `COUNT` and `UNTIL` a rule has one (3.3.10)."""
+        until = self.until
+        if self.count and until is not None:
+            until = max(self.after(self.dtstart() - timedelta(seconds=1)), default=until)
+        tail = f";COUNT={self.count}" if self.count and until is None else ""
+        if until is not None:
+            tail += f";UNTIL={until.astimezone(UTC):%Y%m%dT%H%M%SZ}"
         return [rule + tail for rule in self.rules]
 
     def dtstart(self) -> datetime:
@@ -50,16 +53,17 @@ class Recurrence:
 
     def after(self, now: datetime) -> Iterator[datetime]:
         """The fires strictly after `now`, in order, none twice, in the zone."""
-        last: datetime | None = None
+        # Compared in UTC: two times of one zone compare by their wall clocks. A gap of the clock can make two
+        # of them one instant, or put them out of order.
+        last = now.astimezone(UTC)
         for number, naive in enumerate(self._naive(), 1):
             if self.count is not None and number > self.count:
                 return
             fire = instant(naive, self.zone)
-            if self.until is not None and fire > self.until:
+            if self.until is not None and fire.astimezone(UTC) > self.until.astimezone(UTC):
                 return
-            # Two wall-clock times in a clock change can be one instant.
-            if fire > now and fire != last and naive.date() not in self.except_dates:
-                last = fire
+            if fire.astimezone(UTC) > last and naive.date() not in self.except_dates:
+                last = fire.astimezone(UTC)
                 yield fire
 
     def _naive(self) -> Iterator[datetime]:
