@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
 
 from metnosd.disk import new_slot
 from metnosd.effects import (
+    CopyPath,
     Effect,
     MovePath,
     PackFiles,
@@ -19,6 +22,8 @@ from metnosd.effects import (
     RemoveDir,
     RestoreFile,
     TrashPath,
+    UnpackArchive,
+    UntrashPath,
     WriteFile,
 )
 from metnosd.entries import Entry, Status, StepOutcome
@@ -101,6 +106,9 @@ class Actor:
             if context.cancelled.is_set():
                 raise Cancelled
 
+        if isinstance(effect, TrashPath) and scope.keep is not None and scope.keep.is_used(effect.slot):
+            # What was killed while it filled the slot left something there; it is swept in its time.
+            effect = replace(effect, slot=new_slot())
         if isinstance(effect, PutRecord):
             prepared = self._records.prepare(effect)
         else:
@@ -212,7 +220,8 @@ def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope |
             after = records.fingerprint(row.effect)
             happened = after != row.before
         else:
-            happened = scope is not None and _happened(row, scope)
+            hollow = scope is not None and _drop_hollow(row, scope)
+            happened = scope is not None and not hollow and _happened(row, scope)
             after = _left(row.effect, scope) if happened and scope is not None else None
         if scope is not None:
             sweep_leftovers(row.effect, scope, datetime.fromisoformat(row.at))
@@ -240,6 +249,27 @@ def _happened(row: JournalRow, scope: Scope) -> bool:
         return now not in (None, row.before)
     # Nothing stood where the others make something, or they would not have begun.
     return now is not None
+
+
+def _drop_hollow(row: JournalRow, scope: Scope) -> bool:
+    """Whether only the empty folder stood that takes a name before its content comes; it is removed then.
+
+    That is how a folder gets its name on a disk that knows no rename without replacement.
+    """
+    effect = row.effect
+    if not isinstance(effect, MovePath | CopyPath | UnpackArchive | UntrashPath):
+        return False
+    made = _made(effect)
+    assert made is not None
+    found = _look(scope, made)
+    if found is None or not found.startswith("dir:") or found == row.before:
+        return False
+    try:
+        with scope.parent(made) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+    except (Refusal, OSError):
+        return False
+    return True
 
 
 def _drop_double(row: JournalRow, scope: Scope) -> None:

@@ -103,6 +103,10 @@ class Keep:
         finally:
             os.close(trash)
 
+    def is_used(self, slot: str) -> bool:
+        """Whether there is a folder `slot`, be it with something half made."""
+        return bool(_SLOT.match(slot)) and os.path.lexists(os.path.join(self.folder, "trash", slot))
+
     def has_slot(self, slot: str) -> bool:
         """Whether something is in `slot` that could be brought back."""
         try:

@@ -98,6 +98,7 @@ class Vaglio:
         except PolicyError:
             raise
         except Exception as error:
+            # A policy that cannot be had denies, whatever went wrong with it.
             raise PolicyError(f"{type(error).__name__}: {error}") from error
 
     def unusable(self, now: datetime) -> Verdict | None:

@@ -49,7 +49,7 @@ HAND = re.compile(r"hand-\d{3}")
 
 @dataclass(frozen=True)
 class Delta:
-    """The paths at which two trees differ, as they were before and as they were left."""
+    """The paths that a turn was about, as they were before and as they were left."""
 
     before: Tree
     after: Tree
@@ -75,9 +75,9 @@ class Deed:
     kept: bool = False
 
 
-def delta_of(before: Tree, after: Tree) -> Delta:
-    """What differs between two trees."""
-    paths = {path for path in before.keys() | after.keys() if not same(before, after, path)}
+def delta_of(before: Tree, after: Tree, more: Iterable[str] = ()) -> Delta:
+    """What differs between two trees, and what they hold at `more` paths."""
+    paths = {path for path in before.keys() | after.keys() if not same(before, after, path)} | {*more}
     return Delta(*({path: tree[path] for path in paths & tree.keys()} for tree in (before, after)))
 
 
@@ -469,7 +469,9 @@ class Machine(RuleBasedStateMachine):
         if not history or after != self.tree:
             assert newest["kind"] == way
             takes = tuple(deed.turn for deed in deeds)
-            self.standing.append(Deed(newest["id"], way, delta_of(self.tree, after), takes))
+            # What was there and gone in between counts as touched too.
+            touched = [path for deed in deeds for path in deed.delta.paths]
+            self.standing.append(Deed(newest["id"], way, delta_of(self.tree, after, touched), takes))
 
     @rule()
     def restart(self) -> None:
@@ -496,6 +498,22 @@ class Machine(RuleBasedStateMachine):
         """The person writes a file, be it new or there."""
         places = {os.path.join(folder, name) for folder in self._folders() for name in FILES}
         path = data.draw(self._places(path for path in places | self._touched() if self._may_hold_file(path)))
+        self._write_by_hand(path)
+
+    @precondition(lambda self: bool(self.standing))
+    @rule(data=st.data(), answer=st.sampled_from(ANSWERS), back=st.integers(0, 2), by_button=st.booleans())
+    def undo_after_a_change_by_hand(self, data: st.DataObject, answer: bool | str, back: int, by_button: bool) -> None:
+        """The person writes what a deed left, or where it would bring something back, and then takes it back."""
+        deeds = self._newest(back + 1)
+        places = sorted(path for path in deeds[-1].delta.paths if self._may_hold_file(path)) if deeds else []
+        if places:
+            self._write_by_hand(data.draw(st.sampled_from(places)))
+            if by_button:
+                self._revert("undo", deeds[-1:], answer, deeds[-1].turn)
+            else:
+                self._revert("undo", deeds, answer, len(deeds))
+
+    def _write_by_hand(self, path: str) -> None:
         text = self._by_hand()
         self._dropped(path)
         self.tree[path] = text

@@ -41,7 +41,7 @@ from metnosd import act, assemble, disk
 from metnosd.locations import shipped_config
 from metnosd.message import Reply
 
-ALLOW_LEFTOVERS = True
+ALLOW_LEFTOVERS = False
 """Whether something unfinished under a hidden name of ours may still lie in the home after the next start."""
 
 ELSEWHERE = "Disk"
