@@ -184,10 +184,10 @@ def _alarm(daemon: Daemon, parts: Parts, kept: Kept, settings: Settings, clock: 
 
 
 def _last_reminder(kept: Kept, context: Context) -> str | None:
-    """What the last reminder in the conversation of `context` said, if that was within the last day."""
+    """What the last reminder in the conversation of `context` said, if that was within the last hour."""
     mine = kept.schedules.of_user(context.user.name, context.now - timedelta(days=1))
     here = {s.id: s for s in mine if s.kind == "reminder" and (s.channel, s.conversation) == context.where}
-    runs = kept.ledger.runs_since(list(here), context.now - timedelta(days=1), ("done",))
+    runs = kept.ledger.runs_since(list(here), context.now - timedelta(hours=1), ("done",))
     newest = max(runs, key=lambda run: run.due, default=None)
     return here[newest.schedule].name if newest is not None else None
 

@@ -12,6 +12,8 @@ CHUNK = 1 << 20
 MAX_DEPTH = 200
 WHOLE_HASH_BYTES = 1 << 20
 """Up to this size a fingerprint covers the whole content; above, size, time, head and tail."""
+LISTED_BYTES = 1 << 16
+"""Up to this size a file in a folder is told by its content; above, by size and time."""
 _SAMPLE = 1 << 16
 
 Check = Callable[[], None]
@@ -44,8 +46,8 @@ def chunks(descriptor: int, check: Check) -> Iterator[bytes]:
 def fingerprint(folder: int, name: str, check: Check) -> str | None:
     """What a place holds, in a short text that a rename, move or restart does not change; None if nothing.
 
-    Of a file its content (a large one: size, time, head and tail), of a folder the names, sizes and times of
-    all that is in it.
+    Of a file its content (a large one: size, time, head and tail), of a folder the names and sizes of all that is
+    in it, with the contents of small files and the times of others.
     """
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -54,7 +56,7 @@ def fingerprint(folder: int, name: str, check: Check) -> str | None:
     if stat.S_ISREG(status.st_mode):
         return "file:" + _file_digest(folder, name, check)
     digest = hashlib.sha256()
-    for line in _listing(folder, name, b"", check, 0):
+    for line in _listing(folder, name, b"", check, 0, contents=True):
         digest.update(line + b"\0\0")
     return ("dir:" if stat.S_ISDIR(status.st_mode) else "other:") + digest.hexdigest()
 
@@ -67,7 +69,7 @@ def weigh(folder: int, name: str, check: Check) -> tuple[int, int]:
     """How many files a place holds, and how many bytes; what cannot be read counts as it shows."""
     files = size = 0
     lines = 0
-    for line in _listing(folder, name, b"", check, 0):
+    for line in _listing(folder, name, b"", check, 0, contents=False):
         lines += 1
         parts = line.split(b"\0")
         if len(parts) == 3 and parts[1].isdigit():
@@ -104,12 +106,18 @@ def file_digest(file: int, check: Check) -> str:
     return digest.hexdigest()
 
 
-def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int) -> Iterator[bytes]:
+def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int, *, contents: bool) -> Iterator[bytes]:
+    """A line for each thing in a place; with `contents` a small file is told by what it holds, since restoring
+    that gives it a new time.
+    """
     check()
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFREG:
-        yield inner + b"\0%d\0%d" % (status.st_size, status.st_mtime_ns)
+        if contents and status.st_size <= LISTED_BYTES:
+            yield inner + b"\0%d\0%s" % (status.st_size, _file_digest(folder, name, check).encode())
+        else:
+            yield inner + b"\0%d\0%d" % (status.st_size, status.st_mtime_ns)
     elif kind == stat.S_IFLNK:
         yield inner + b"\0->" + os.fsencode(os.readlink(name, dir_fd=folder))
     else:
@@ -119,6 +127,8 @@ def _listing(folder: int, name: str, inner: bytes, check: Check, depth: int) -> 
     try:
         with opened(name, folder, OPEN_DIR) as inside:
             for below in sorted(os.listdir(inside)):
-                yield from _listing(inside, below, inner + b"/" + os.fsencode(below), check, depth + 1)
+                yield from _listing(
+                    inside, below, inner + b"/" + os.fsencode(below), check, depth + 1, contents=contents
+                )
     except PermissionError:
         yield inner + b"\0?"

@@ -84,17 +84,17 @@ class Journal:
         with self._store.transaction() as db:
             db.table("journal").update(row, {"state": "done", "after": after} | self._spent(row))
             if undoes is not None:
-                db.table("journal").update(undoes, {"undone_by": row})
+                db.table("journal").update(undoes, {"undone_by": row} | self._spent(undoes, "inverse"))
 
     def failed(self, row: int) -> None:
         """Note that the effect `row` did not happen."""
         with self._store.transaction() as db:
             db.table("journal").update(row, {"state": "failed"} | self._spent(row))
 
-    def _spent(self, row: int) -> dict[str, str]:
-        """The effect of `row` as it stays stored."""
-        for found in self._store.rows("select effect from journal where id = :row", {"row": row}):
-            return {"effect": to_text(self._redactor.value(from_text(found["effect"])))}
+    def _spent(self, row: int, column: str = "effect") -> dict[str, str]:
+        """The effect or inverse of `row` as it stays stored once nothing is done with it any more."""
+        for found in self._store.rows("select effect, inverse from journal where id = :row", {"row": row}):
+            return {column: to_text(self._redactor.value(from_text(found[column])))} if found[column] else {}
         return {}
 
     def kept(self, row: int) -> None:

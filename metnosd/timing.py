@@ -17,8 +17,11 @@ from metnosd.lexicon.when import When, read_when
 
 Intent = Literal["now", "remind", "later", "when", "unclear", "past"]
 
-CONDITIONS = {"only_if_any": "gt", "only_if_more": "gt", "only_if_less": "lt"}
+CONDITIONS = {"only_if_more": "gt", "only_if_less": "lt", "only_if_any": "gt"}
 """Signals that bind telling to a result, and how its number is compared."""
+
+_SIZE = re.compile(r"\s*(?:[kmgt]i?[bo]\b|%)", re.IGNORECASE)
+"""What makes a number before it one of another thing than results."""
 
 _EDGES = " \t\n,;:.!?-"
 
@@ -54,11 +57,13 @@ def read_timing(text: str, signals: Signals, lexicon: Lexicon, now: datetime, zo
     when = read_when(rest, languages, now, zone, habits)
     if signals.signal is not None:
         return Timing("now", when, text, rest)
-    intent = _intent(when, "remind" in signals.within, now)
+    # A condition ("only tell me if …") may sound like a reminder, and is cut by now.
+    reminds = any(template.search(language.fold(mask(rest))) for template in language.signals_within["remind"])
+    intent: Intent = "now" if "about" in signals.within else _intent(when, reminds, now)
     if intent == "now":
         return Timing("now", when, text, rest)
     left = when.rest
-    if "remind" in signals.within:
+    if reminds:
         left, _ = _cut(left, language, "remind_head")
     return Timing(intent, when, _clean(left), rest, late, only_if)
 
@@ -81,7 +86,7 @@ def _cut(text: str, language: Language, name: str) -> tuple[str, Values | None]:
     folded = language.fold(mask(text))
     for template in language.signals_within.get(name, ()):
         found = template.search(folded)
-        if found is not None:
+        if found is not None and not _SIZE.match(text, found[1][1]):
             values, (start, end) = found
             return _joined(text[:start], text[end:]), values
     return text, None

@@ -159,7 +159,7 @@ class Undoing:
         for effect in inverses:
             assert effect.undoes is not None
             paths = set(effect.writes())
-            apart = not any(is_inside(path, other) for path in paths for other in touched)
+            apart = not any(is_inside(a, b) or is_inside(b, a) for a in paths for b in touched)
             if apart and not isinstance(effect, MakeDir | RemoveDir):
                 self._one(effect, effect.undoes, scope, ways)
             else:

@@ -21,7 +21,9 @@ def read_files(run: Run, *, path: Annotated[Place | None, Arg("file to read")] =
     """Read the text of files."""
     problems: list[Sentence] = []
     # A text that came with the message is read already.
-    entries: list[Entry] = [entry for entry in run.entries if path is None and "path" not in entry.fields]
+    entries: list[Entry] = [
+        entry for entry in run.entries if entry.kind == "texts" and path is None and "path" not in entry.fields
+    ]
     left = run.limits.max_read_bytes * _TOTAL
     paths = _paths(run, path)
     for number, where in enumerate(paths):

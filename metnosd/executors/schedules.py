@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -327,10 +328,9 @@ def _the_one(run: Run, query: str | None, among: list[Schedule] | None = None) -
 
 def _fitting(schedules: list[Schedule], query: str, run: Run) -> list[Schedule]:
     """Those that share the most words with `query`; a number names the one in the list."""
-    if query.strip().isdigit():
-        number = int(query)
-        return schedules[number - 1 : number] if number else []
-    words = [word.casefold() for word in read_deeds(query, run.facts["lexicon"])[1]]
+    if query.strip().isdecimal() and 0 < int(query) <= len(schedules):
+        return [schedules[int(query) - 1]]
+    words = [word.casefold() for word in read_deeds(query, run.facts["lexicon"])[1] if len(word) > 1]
     if not words:
         return schedules
     scores = {item.id: _shared(words, f"{item.text} {item.name}") for item in schedules}
@@ -339,8 +339,8 @@ def _fitting(schedules: list[Schedule], query: str, run: Run) -> list[Schedule]:
 
 
 def _shared(words: list[str], text: str) -> int:
-    said = text.casefold().split()
-    return sum(any(part.strip(".,:;!?").startswith(word) for part in said) for word in words)
+    said = re.findall(r"\w+", text.casefold())
+    return sum(any(part.startswith(word) for part in said) for word in words)
 
 
 SCHEDULE_EXECUTORS = (

@@ -92,7 +92,7 @@ def whole_signal(text: str, language: Language) -> tuple[str, int | None, str | 
         for template in templates:
             fits = not template.anchors or not template.anchors.isdisjoint(present)
             values = template.full(folded) if fits else None
-            if values is not None:
+            if values is not None and not (one_of(values, "rest") or "").startswith("."):
                 return name, _count(language, values), _rest(text, folded, values)
     return None
 

@@ -46,7 +46,7 @@ class Template:
     def pattern(self) -> re.Pattern[str]:
         """The compiled expression."""
         # The borders are part of the expression, so that it looks on for a longer or shorter way to fit.
-        return re.compile(rf"(?<!\w)(?:{self.source})(?!\w)")
+        return re.compile(rf"(?<!\w)(?:{self.source})(?:(?<!\w)|(?!\w))")
 
     def may_fit(self, text: str) -> bool:
         """Whether the folded `text` holds an anchor; cheap, and false only where nothing fits."""
