@@ -202,8 +202,18 @@ def _path_left(effect: Effect, scope: Scope) -> str:
     return scope.shown(effect.writes()[-1])
 
 
+def deed_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | None:
+    """What was done, shortly, for a list of deeds."""
+    first = done[0]
+    if isinstance(first, PutRecord) and first.undoes is None:
+        return say(f"deed.{first.about}", **describe(first, scope))
+    return summary_of(done, scope, tool)
+
+
 def ask_key(effect: Effect) -> str:
     """The sentence that asks for `effect`."""
+    if isinstance(effect, PutRecord) and effect.undoes is not None:
+        return "ask.record"
     return f"ask.{effect.about}" if isinstance(effect, PutRecord) else f"ask.{effect.kind}"
 
 

@@ -20,10 +20,13 @@ Intent = Literal["now", "remind", "later", "when", "unclear", "past"]
 CONDITIONS = {"only_if_more": "gt", "only_if_less": "lt", "only_if_any": "gt"}
 """Signals that bind telling to a result, and how its number is compared."""
 
+TAIL_WORDS = 2
+"""How many words behind a condition name what it counts."""
+
 _SIZE = re.compile(r"\s*(?:[kmgt]i?[bo]\b|%)", re.IGNORECASE)
 """What makes a number before it one of another thing than results."""
 
-_EDGES = " \t\n,;:.!?-"
+_EDGES = " \t\n,;:.!?-\u00bf\u00a1\u2026"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def read_timing(text: str, signals: Signals, lexicon: Lexicon, now: datetime, zo
     late = "skip" if found is not None else None
     only_if = None
     for name, op in CONDITIONS.items():
-        rest, values = _cut(rest, language, name)
+        rest, values = _cut(rest, language, name, to_end=True)
         if values is not None and only_if is None:
             number = one_of(values, "number")
             only_if = {"op": op, "count": int(language.value("number", number)) if number else 0}
@@ -81,13 +84,18 @@ def _intent(when: When, reminds: bool, now: datetime) -> Intent:
     return "unclear" if when.kind == "unclear" else "when"
 
 
-def _cut(text: str, language: Language, name: str) -> tuple[str, Values | None]:
-    """`text` without the first part that a template of the signal `name` fits, and that part's values."""
+def _cut(text: str, language: Language, name: str, *, to_end: bool = False) -> tuple[str, Values | None]:
+    """`text` without the first part that a template of the signal `name` fits, and that part's values.
+
+    With `to_end` the few words behind it that end the text go too: "only if there are more than 5 files".
+    """
     folded = language.fold(mask(text))
     for template in language.signals_within.get(name, ()):
         found = template.search(folded)
         if found is not None and not _SIZE.match(text, found[1][1]):
             values, (start, end) = found
+            if to_end and len(text[end:].split()) <= TAIL_WORDS:
+                end = len(text)
             return _joined(text[:start], text[end:]), values
     return text, None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from metnosd.act import summary_of
+from metnosd.act import deed_of
 from metnosd.arguments import Arg, TimeRange
 from metnosd.deeds import Deed, fitting
 from metnosd.entries import Entry
@@ -43,7 +43,7 @@ def _entry(number: int, deed: Deed, run: Run) -> Entry:
 
 
 def _summary(deed: Deed, run: Run) -> Sentence:
-    return summary_of([row.effect for row in deed.rows], run.scope, deed.rows[0].executor) or say("done.nothing")
+    return deed_of([row.effect for row in deed.rows], run.scope, deed.rows[0].executor) or say("done.nothing")
 
 
 @executor(takes=(None, "actions"), gives=None, capability="journal:undo", effect=True, reversible=True)

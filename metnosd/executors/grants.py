@@ -80,6 +80,10 @@ def _entry(number: int, grant: Grant, run: Run) -> Entry:
 
 
 def _said(number: int, grant: Grant, run: Run) -> Sentence:
+    schedule = run.facts["schedules"].load(grant.schedule) if grant.schedule else None
+    if schedule is not None:
+        what = say(f"deed.{grant.tool}")
+        return say("grants.one_scheduled", number=number, what=what, schedule=schedule.name, **grant_blanks(grant, run))
     return say("grants.one", number=number, what=say(f"deed.{grant.tool}"), **grant_blanks(grant, run))
 
 

@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from metnosd.arguments import Arg, NewPlace, Place
+from metnosd.arguments import Arg, NewPlace, Place, TimeRange
 from metnosd.effects import Effect, PutRecord
 from metnosd.entries import Entry
 from metnosd.executor import Effects, Found, Run, executor
 from metnosd.executors.grants import MAX_BYTES, MAX_FILES, grant_blanks
 from metnosd.grants import Grant
 from metnosd.lexicon.signals import read_deeds
+from metnosd.lexicon.when import read_when
 from metnosd.plan import Plan, Step, plan_from_json
 from metnosd.pool import FINAL
 from metnosd.resolve import ResolvedPlan
@@ -194,12 +195,31 @@ def list_schedules(
     if what == "missed":
         return _missed(run)
     found = _of_user(run)
-    if query:
+    span = read_range_in(query, run) if query else None
+    if span is not None:
+        found = [item for item in found if _is_due(item, span, run)]
+        if not found:
+            return Found((), note=say("schedule.none_then"))
+    elif query:
         found = _fitting(found, query, run) if what == "runs" else _fitting(found, query, run) or found
     if what == "runs":
         return _runs(found, run)
     entries = tuple(_entry(number, schedule, run) for number, schedule in enumerate(found, 1))
     return Found(entries, note=None if entries else say("schedule.none"))
+
+
+def read_range_in(query: str, run: Run) -> TimeRange | None:
+    """The stretch of time that `query` speaks of, if any."""
+    lexicon = run.facts["lexicon"]
+    languages = (lexicon.language(run.lang), *(item for item in lexicon.languages if item.code != run.lang))
+    return read_when(query, languages, run.now, run.zone).range
+
+
+def _is_due(schedule: Schedule, span: TimeRange, run: Run) -> bool:
+    """Whether an active schedule fires within `span` and after now."""
+    start = max(span.start or run.now, run.now)
+    fire = next(schedule.fires(start - timedelta(seconds=1)), None) if schedule.state == "active" else None
+    return fire is not None and (span.end is None or fire < span.end)
 
 
 def _of_user(run: Run, *, ended: bool = False) -> list[Schedule]:
@@ -306,7 +326,9 @@ def delete_schedules(run: Run, *, query: Annotated[str | None, Arg("which one", 
     """Delete a reminder or schedule."""
     schedule = _the_one(run, query)
     put = PutRecord("schedules", schedule.id, None, "schedule_end", schedule_blanks(schedule, run.now))
-    return Effects((put,))
+    grants = [grant for grant in run.facts["grants"](schedule.user) if grant.schedule == schedule.id]
+    ended = [PutRecord("grants", grant.id, None, "grant_end", grant_blanks(grant, run)) for grant in grants]
+    return Effects((put, *ended))
 
 
 def _the_one(run: Run, query: str | None, among: list[Schedule] | None = None) -> Schedule:

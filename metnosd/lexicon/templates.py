@@ -18,7 +18,7 @@ from functools import cached_property
 
 _TOKEN = re.compile(r"[\[\](){}|]|[^\[\](){}|\s]+|\s+")
 
-_BORDER = r"[\s,]*(?:(?<!\w)|(?!\w))"
+_BORDER = r"(?:[\s,]++)?(?:(?<!\w)|(?!\w))"
 """A blank of a template: any blanks, also none beside a word that is left out, but never inside a word."""
 
 Values = tuple[tuple[str, str], ...]
