@@ -18,6 +18,10 @@ class Effect:
     """One change to one target. `expect` is the fingerprint that the target must still have, if any."""
 
     kind: ClassVar[str] = ""
+    reading: ClassVar[tuple[str, ...]] = ()
+    writing: ClassVar[tuple[str, ...]] = ()
+    taking: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold paths which it reads, writes, and takes with all that is in them."""
     expect: str | None = field(default=None, kw_only=True)
     undoes: int | None = field(default=None, kw_only=True)
     """The journal row that this effect takes back, when it is an inverse."""
@@ -28,16 +32,22 @@ class Effect:
 
     def reads(self) -> tuple[str, ...]:
         """The absolute paths that it looks at and leaves as they are."""
-        return ()
+        return self._paths(self.reading)
 
     def writes(self) -> tuple[str, ...]:
         """The absolute paths that are there, gone or different after it."""
-        path = getattr(self, "path", None)
-        return (path,) if isinstance(path, str) else ()
+        return self._paths(self.writing)
 
     def whole(self) -> tuple[str, ...]:
         """The absolute paths that it takes with all that is in them."""
-        return ()
+        return self._paths(self.taking)
+
+    def _paths(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        found: list[str] = []
+        for name in names:
+            value = getattr(self, name)
+            found += value if isinstance(value, tuple) else (value,)
+        return tuple(found)
 
     def recipients(self) -> tuple[str, ...]:
         """Who gets to see something by it."""
@@ -49,16 +59,10 @@ class MovePath(Effect):
     """Move or rename `source` to `target`, which must not exist."""
 
     kind: ClassVar[str] = "move"
+    writing: ClassVar[tuple[str, ...]] = ("source", "target")
+    taking: ClassVar[tuple[str, ...]] = ("source",)
     source: str
     target: str
-
-    def writes(self) -> tuple[str, ...]:
-        """Both ends."""
-        return (self.source, self.target)
-
-    def whole(self) -> tuple[str, ...]:
-        """The source."""
-        return (self.source,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +70,11 @@ class CopyPath(Effect):
     """Copy `source` to `target`, which must not exist; a folder is copied whole, links are not followed."""
 
     kind: ClassVar[str] = "copy"
+    reading: ClassVar[tuple[str, ...]] = ("source",)
+    writing: ClassVar[tuple[str, ...]] = ("target",)
+    taking: ClassVar[tuple[str, ...]] = ("source",)
     source: str
     target: str
-
-    def reads(self) -> tuple[str, ...]:
-        """The source."""
-        return (self.source,)
-
-    def writes(self) -> tuple[str, ...]:
-        """The target."""
-        return (self.target,)
-
-    def whole(self) -> tuple[str, ...]:
-        """The source."""
-        return (self.source,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +82,7 @@ class WriteFile(Effect):
     """Make `path` hold `text` (`mode` create or replace), or `text` after what it holds (append)."""
 
     kind: ClassVar[str] = "write"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     text: str
     mode: str
@@ -97,6 +93,7 @@ class RestoreFile(Effect):
     """Make `path` hold the kept content `blob` (its SHA-256) again."""
 
     kind: ClassVar[str] = "restore"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     blob: str
 
@@ -106,6 +103,7 @@ class MakeDir(Effect):
     """Create the folder `path`, whose parent exists by then."""
 
     kind: ClassVar[str] = "mkdir"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
 
 
@@ -114,6 +112,7 @@ class RemoveDir(Effect):
     """Remove the folder `path` if it is empty."""
 
     kind: ClassVar[str] = "rmdir"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
 
 
@@ -122,12 +121,10 @@ class TrashPath(Effect):
     """Move `path` into the trash under the unique name `slot`."""
 
     kind: ClassVar[str] = "trash"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
+    taking: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     slot: str
-
-    def whole(self) -> tuple[str, ...]:
-        """What is put into the trash."""
-        return (self.path,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +132,7 @@ class UntrashPath(Effect):
     """Bring `slot` back from the trash to `path`, which must not exist."""
 
     kind: ClassVar[str] = "untrash"
+    writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     slot: str
 
@@ -144,21 +142,12 @@ class PackFiles(Effect):
     """Make the archive `target` (`format` zip or tar.gz) of `sources`; `target` must not exist."""
 
     kind: ClassVar[str] = "pack"
+    reading: ClassVar[tuple[str, ...]] = ("sources",)
+    writing: ClassVar[tuple[str, ...]] = ("target",)
+    taking: ClassVar[tuple[str, ...]] = ("sources",)
     sources: tuple[str, ...]
     target: str
     format: str
-
-    def reads(self) -> tuple[str, ...]:
-        """What is packed."""
-        return self.sources
-
-    def writes(self) -> tuple[str, ...]:
-        """The archive."""
-        return (self.target,)
-
-    def whole(self) -> tuple[str, ...]:
-        """What is packed."""
-        return self.sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +155,10 @@ class UnpackArchive(Effect):
     """Extract the archive `source` into the new folder `target`, within the limits of size and ratio."""
 
     kind: ClassVar[str] = "unpack"
+    reading: ClassVar[tuple[str, ...]] = ("source",)
+    writing: ClassVar[tuple[str, ...]] = ("target",)
     source: str
     target: str
-
-    def reads(self) -> tuple[str, ...]:
-        """The source."""
-        return (self.source,)
-
-    def writes(self) -> tuple[str, ...]:
-        """The target."""
-        return (self.target,)
 
 
 @dataclass(frozen=True, slots=True)
