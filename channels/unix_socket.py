@@ -102,9 +102,9 @@ class UnixSocket:
 
     @contextlib.contextmanager
     def _ready(self, user: User, connection: _Connection) -> Iterator[None]:
-        """Deliver to `connection` while it is open, from its first line on or after a moment.
+        """Deliver to `connection` while it is open, from its first message on or after a moment.
 
-        One that is closed at once, as by who only looks whether somebody listens, takes nothing away.
+        One that only looks something up and goes takes nothing away.
         """
         loop = asyncio.get_running_loop()
 
@@ -115,12 +115,12 @@ class UnixSocket:
                 self._news.set()
 
         timer = loop.call_later(READY_S, ready)
-        connection.on_line = ready
+        connection.on_message = ready
         try:
             yield
         finally:
             timer.cancel()
-            connection.on_line = None
+            connection.on_message = None
             if (user, connection) in self._open:
                 self._open.remove((user, connection))
 
@@ -160,7 +160,7 @@ class _Connection:
         writer: asyncio.StreamWriter,
     ) -> None:
         """`messages` maps a user's name and a request's id to its message under way, over all connections."""
-        self.on_line: Callable[[], None] | None = None
+        self.on_message: Callable[[], None] | None = None
         self._missing: set[str] = set()
         self._received = asyncio.Event()
         self._service = service
@@ -221,8 +221,6 @@ class _Connection:
                     continue
                 except ConnectionError:
                     return
-                if self.on_line is not None:
-                    self.on_line()
                 if line.strip():
                     requests.create_task(self._serve_line(user, line))
 
@@ -278,6 +276,8 @@ class _Connection:
 
     async def _message(self, user: User, request: dict[str, Any]) -> None:
         number = request.get("id")
+        if self.on_message is not None:
+            self.on_message()
         message = self._service.message(
             user,
             "socket",
@@ -302,7 +302,8 @@ class _Connection:
         if answer not in ("yes", "no"):
             raise ServiceError("bad_request", 'A consent answer is "yes" or "no".')
         choice = _text(request, "choice", "") or None
-        accepted = await self._service.consent(user, _text(request, "token", ""), answer == "yes", choice)
+        digest = _text(request, "digest", "") or None
+        accepted = await self._service.consent(user, _text(request, "token", ""), answer == "yes", choice, digest)
         self.send(request.get("id"), {"type": "consent", "accepted": accepted})
 
     async def _plan(self, user: User, request: dict[str, Any]) -> None:

@@ -58,10 +58,11 @@ class Consents:
             db.table("consents").insert(row)
         return consent
 
-    def answer(self, token: str, user: str, answer: str, now: datetime) -> Consent | None:
+    def answer(self, token: str, user: str, answer: str, now: datetime, digest: str | None = None) -> Consent | None:
         """Use up the question `token` of `user` with yes, no or one of its choices.
 
-        None if it is unknown, foreign, used, expired, altered, or has no such choice.
+        None if it is unknown, foreign, used, expired, altered, or has no such choice, or where the `digest` that
+        was approved is given and is another one.
         """
         with self._store.transaction() as db:
             # A token of ours is ASCII; what is no Unicode at all cannot even be looked up.
@@ -76,6 +77,9 @@ class Consents:
                 consent = None
             if consent is None:
                 log.warning("consent_refused", reason="used or expired", user=user, turn=rows[0]["turn"])
+                return None
+            if digest is not None and not secrets.compare_digest(digest.encode(), consent.digest.encode()):
+                log.warning("consent_refused", reason="another digest", user=user, turn=consent.turn)
                 return None
             if answer not in ("yes", "no", *consent.resolved.choices):
                 log.warning("consent_refused", reason="no such choice", user=user, turn=consent.turn)

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from metnosd.consent import Consent
+from metnosd.entering import context_of, entries_with, new_turn_id
 from metnosd.entries import Entry, printable
 from metnosd.kept import Kept
 from metnosd.lexicon.signals import Signals
@@ -25,7 +26,7 @@ from metnosd.resolve import Context
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
 from metnosd.store import from_text
-from metnosd.turn import Parts, Turn, context_of, entries_with, new_turn_id, read_message
+from metnosd.turn import Parts, Turn, read_message
 from metnosd.user import User
 
 log = structlog.get_logger(__name__)
@@ -276,11 +277,13 @@ class Daemon(Lookups):
                 return await self.cancel(user, running.message_id)
         return self._word("cancel.nothing", "nothing", user)
 
-    async def consent(self, user: User, token: str, yes: bool, choice: str | None = None) -> bool:
+    async def consent(
+        self, user: User, token: str, yes: bool, choice: str | None = None, digest: str | None = None
+    ) -> bool:
         """See `Service`."""
         answer = "no" if not yes else choice or "yes"
         now = self._parts.clock()
-        consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, answer, now)
+        consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, answer, now, digest)
         if consent is None:
             return False
         running = self._running.get(consent.turn)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from metnosd.daemon import Daemon
+from metnosd.entering import new_turn_id
 from metnosd.lexicon.signals import Signals
 from metnosd.message import ConsentRequest, Message, Reply
 from metnosd.outbox import Outbox
@@ -21,7 +22,7 @@ from metnosd.schedule import Schedule
 from metnosd.scheduling import meets
 from metnosd.sentence import Sentence, instant_said, say
 from metnosd.service import Event
-from metnosd.turn import Parts, Turn, new_turn_id
+from metnosd.turn import Parts, Turn
 
 log = structlog.get_logger(__name__)
 

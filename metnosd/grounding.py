@@ -7,6 +7,7 @@ the message.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -89,7 +90,25 @@ def ground_plan(plan: Plan, pool: Pool, text: str, spans: Spans) -> Plan:
             if kept is not None:
                 args[name] = kept
         steps.append(Step(step.tool, args, step.source))
-    return Plan(tuple(_fill(_without_echoes(steps, pool), pool, spans)))
+    return Plan(tuple(_narrowed_to_file(_fill(_without_echoes(steps, pool), pool, spans), pool, spans)))
+
+
+def _narrowed_to_file(steps: list[Step], pool: Pool, spans: Spans) -> list[Step]:
+    """`steps` that change something, held to the file that was named: never widened to the folder around it.
+
+    Where no step uses a file that the message names, the one that finds by name gets it. Raises PlanError
+    where none can.
+    """
+    files = [os.path.basename(path) for path in spans.get("path", ()) if os.path.splitext(path)[1]]
+    said = " ".join(str(value) for step in steps for value in step.args.values()).casefold()
+    changes = any(_executor(pool, step).effect for step in steps)
+    if not files or not changes or any(file.casefold() in said for file in files):
+        return steps
+    for index, step in enumerate(steps):
+        properties = _executor(pool, step).schema["properties"]
+        if "name" in properties and "name" not in step.args and not _executor(pool, step).effect:
+            return [*steps[:index], Step(step.tool, {**step.args, "name": files[0]}, step.source), *steps[index + 1 :]]
+    raise PlanError("steps", f"the request names {files[0]!r}, and no step uses it")
 
 
 def _without_echoes(steps: list[Step], pool: Pool) -> list[Step]:

@@ -27,6 +27,7 @@ class Voice:
         self._lang = lang
         self._zone = zone
         self._home = home
+        self.shown = SHOWN
 
     def say(self, sentence: Sentence) -> str:
         """One sentence."""
@@ -77,9 +78,9 @@ class Voice:
         lines = []
         if len(step.entries) > 1 and step.note is None:
             lines.append(self.say(say(f"reply.found_{step.entries[0].kind}", count=len(step.entries))))
-        lines += [self._entry(entry) for entry in step.entries[:SHOWN]]
-        if len(step.entries) > SHOWN:
-            lines.append(self.say(say("reply.more", count=len(step.entries) - SHOWN)))
+        lines += [self._entry(entry) for entry in step.entries[: self.shown]]
+        if len(step.entries) > self.shown:
+            lines.append(self.say(say("reply.more", count=len(step.entries) - self.shown)))
         if step.truncated:
             lines.append(self.say(say("reply.truncated")))
         return lines

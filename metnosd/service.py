@@ -66,8 +66,13 @@ class Service(Protocol):
         """Take a turn. A message that came before gets the reply of then."""
         ...
 
-    async def consent(self, user: User, token: str, yes: bool, choice: str | None = None) -> bool:
-        """Answer a question, with one of its choices where it has them; whether it was accepted."""
+    async def consent(
+        self, user: User, token: str, yes: bool, choice: str | None = None, digest: str | None = None
+    ) -> bool:
+        """Answer a question, with one of its choices where it has them; whether it was accepted.
+
+        A `digest` that is given must be that of the question.
+        """
         ...
 
     async def cancel(self, user: User, message_id: str) -> Reply:

@@ -6,7 +6,6 @@ Message → Signals → Pool → Plan → ResolvedPlan → Verdict → (consent)
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ import structlog
 
 from metnosd.act import Actor
 from metnosd.consent import Consent, Consents
-from metnosd.entries import KINDS, Entry, Outcome, Status, StepOutcome
+from metnosd.entries import KINDS, Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled, Executor, Registry
 from metnosd.kinds import Kinds
 from metnosd.leave import Leave, Withheld
@@ -30,7 +29,7 @@ from metnosd.plan import Plan, PlanError, Step
 from metnosd.planner import Planned, Planner, is_only_words
 from metnosd.pool import FINAL, Pool, make_pool, reached_effects
 from metnosd.records import Records
-from metnosd.redact import Redactor
+from metnosd.redact import MARK, Redactor
 from metnosd.reply import Voice, outcome_of
 from metnosd.resolve import Context, ResolvedPlan, Resolver
 from metnosd.resolve_args import Reading
@@ -39,7 +38,7 @@ from metnosd.scope import Scope
 from metnosd.sentence import Sentence, say
 from metnosd.service import Progress, Tell
 from metnosd.timing import Timing, read_timing
-from metnosd.turns import Turns
+from metnosd.turns import KEPT_ENTRIES, Turns
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, Vaglio
 
@@ -114,12 +113,28 @@ class Turn:
             # What is kept for later is planned without the words that say when.
             self._message = replace(self._message, text=timing.text)
             self._signals = read_message(self._message, parts.lexicon, self.context.lang)
+        if self._signals.signal == "show_all" and self.context.last:
+            self._voice.shown = KEPT_ENTRIES
+            listed = StepOutcome("list_entries", "done", self.context.last)
+            return await self._end(Outcome("done", (listed,)))
         pool = turn_pool(parts, self._signals, self.context, self._message)
         planned = await self._stoppable(self._plan(pool))
+        unable = self._cannot(planned.plan)
+        if unable is not None:
+            return await self._end(Outcome("refused", (), unable))
         if timing.intent == "later":
             return await self._carry_out(self._for_later(planned.plan, timing), {}, None)
         plan = with_times(planned.plan, timing, parts.habits)
         return await self._carry_out(plan, {}, self._words_warning(planned, pool))
+
+    def _cannot(self, plan: Plan) -> Sentence | None:
+        """Why a plan that changes something must not be carried out, though it is a plan: it leaves out what
+        the message excludes, or would write the mark that stands for a secret."""
+        if not any(step.tool in self._effects for step in plan.steps):
+            return None
+        if MARK in self._message.text:
+            return say("message.secret")
+        return say("plan.no_except") if "except" in self._signals.within else None
 
     def timing(self) -> Timing:
         """What the message says of time."""
@@ -370,22 +385,3 @@ def kinds_of(context: Context) -> tuple[str, ...]:
 def read_message(message: Message, lexicon: Lexicon, prior: str | None = None) -> Signals:
     """The signals of `message`; `prior` is the language of the turn before."""
     return read_signals(message.text, lexicon, message.lang or message.user.lang, prior)
-
-
-def entries_with(message: Message, last: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """What `from` 0 means to `message`: the texts that came with it, else what the conversation came to last."""
-    if not message.outside:
-        return last
-    return tuple(Entry("texts", {"text": text}) for text in message.outside)
-
-
-def context_of(turn: str, message: Message, lang: str, last: tuple[Entry, ...], reply_to: str | None = None) -> Context:
-    """The context of the turn `turn` that `message` makes."""
-    where = (message.channel, message.conversation)
-    now = message.received_at
-    return Context(turn, message.user, lang, now, last, reply_to=reply_to, where=where, text=message.text)
-
-
-def new_turn_id() -> str:
-    """An id for a turn; it says nothing."""
-    return secrets.token_hex(8)

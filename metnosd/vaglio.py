@@ -214,9 +214,10 @@ def _raises(
     """The questions that quantities, places and recipients of an allowed step raise."""
     raises = policy.raises
     files, size = _amount(resolved)
-    if files > raises.files:
+    bounded = grant is not None and grant.schedule is not None
+    if files > raises.files and not bounded:
         yield Verdict("ask", "raises/files", say("vaglio.many_files", count=files))
-    if size > raises.bytes:
+    if size > raises.bytes and not bounded:
         yield Verdict("ask", "raises/bytes", say("vaglio.many_bytes", size=f"{size / 1e6:.0f} MB"))
     if raises.overwriting and step.overwrites:
         yield Verdict("ask", "raises/overwriting", say("vaglio.overwriting"))

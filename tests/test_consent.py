@@ -303,3 +303,15 @@ async def test_packing_question_counts_its_files(house: House) -> None:
     steps = plan(("find_files", {"extension": "txt"}), ("compress_files", {"to": "all.zip", "format": "zip"}))
     talk = house.say("compress the txt files to all.zip", steps)
     assert "pack 2 files" in (await talk.question()).text
+
+
+async def test_answer_with_another_digest_is_refused(house: House) -> None:
+    """Who says what they approve by its digest approves nothing else."""
+    house.put("a.txt")
+    talk = house.say(TEXT, DELETE)
+    question = await talk.question()
+    assert not await house.daemon.consent(house.owner, question.token, True, digest="0" * 64)
+    assert house.tree() == {"a.txt": "a.txt"}
+    assert await house.daemon.consent(house.owner, question.token, True, digest=question.digest)
+    await talk.reply()
+    assert house.tree() == {}

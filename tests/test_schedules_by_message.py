@@ -324,3 +324,12 @@ async def test_a_reminder_in_every_language(awake: House, lang: str) -> None:
     assert await state() == []
     await awake.ask(undo)
     assert len(await state()) == 1 and awake.model.asked == []
+
+
+async def test_new_time_of_day_keeps_the_rule(awake: House) -> None:
+    """A changed time moves what comes again; it still comes again."""
+    awake.put("Downloads/")
+    await awake.ask("every day at 9 list the pdf files in Downloads", LIST)
+    await awake.ask("change the time of the pdf list to 7:30")
+    listed = (await awake.daemon.schedules(awake.owner))["schedules"][0]
+    assert [fire[11:16] for fire in listed["next"]] == ["07:30"] * 5

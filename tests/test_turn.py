@@ -602,3 +602,28 @@ async def test_answer_before_is_not_taken_for_what_is_named(house: House) -> Non
     reply = await house.ask("delete b/x.txt", backwards, backwards)
     assert status(reply) == "failed"
     assert {"one.txt", "x.txt"} <= {path.name for path in house.home.rglob("*.txt")}
+
+
+async def test_named_file_is_never_widened_to_its_folder(house: House) -> None:
+    """A plan that forgets the one file that was named acts on that file, not on the folder around it."""
+    house.put("Documents/list.txt", "Documents/other.txt")
+    forgetful = plan(("find_files", {"path": "Documents"}), ("delete_files", {}))
+    await house.ask("delete list.txt in Documents", forgetful, yes=True)
+    assert list(house.tree()) == ["Documents", "Documents/other.txt"]
+
+
+async def test_what_is_excluded_is_not_acted_on(house: House) -> None:
+    """A request that excludes something is refused where it would change anything, since no plan can say that."""
+    house.put("Pictures/keep.jpg", "Pictures/go.jpg")
+    steps = plan(("find_files", {"path": "Pictures", "name": "keep.jpg"}), ("delete_files", {}))
+    reply = await house.ask("delete everything in Pictures except keep.jpg", steps)
+    assert reply.outcome["status"] == "refused" and "leave anything out" in reply.text
+    assert "Pictures/keep.jpg" in house.tree()
+
+
+async def test_rest_of_a_long_list_is_shown(house: House) -> None:
+    """“show all” after a list that was cut off shows the rest of that list, and "them" still means it."""
+    house.put(*(f"Downloads/{number:02}.log" for number in range(24)), "a.txt")
+    await house.ask("find all log files in Downloads", plan(("find_files", {"path": "Downloads", "extension": "log"})))
+    reply = await house.ask("show all")
+    assert reply.text.count(".log") == 24 and "a.txt" not in reply.text

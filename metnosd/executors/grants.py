@@ -52,7 +52,7 @@ def create_grants(
         raise Refusal("scope.not_dir", path=run.scope.shown(path))
     tool = ACTIONS[action]
     user = run.facts["user"].name
-    if any((g.tool, g.folders) == (tool.name, (path,)) for g in run.facts["grants"](user)):
+    if any((g.tool, g.folders, g.schedule) == (tool.name, (path,), None) for g in run.facts["grants"](user)):
         raise Refusal("grants.exists", what=say(f"deed.{tool.name}"), folder=run.scope.shown(path))
     grant = Grant(
         secrets.token_hex(4), user, tool.name, tool.capability, (str(path),), None, MAX_FILES, MAX_BYTES, run.now

@@ -18,6 +18,7 @@ from metnosd.entries import Entry
 from metnosd.executor import Effects, Found, Run, executor
 from metnosd.executors.grants import MAX_BYTES, MAX_FILES, grant_blanks
 from metnosd.grants import Grant
+from metnosd.lexicon.recurrence import Recurrence
 from metnosd.lexicon.signals import read_deeds
 from metnosd.lexicon.when import read_when
 from metnosd.plan import Plan, Step, plan_from_json
@@ -275,21 +276,28 @@ def change_schedules(
         raise Refusal("schedule.change_what", name=schedule.name)
     new = replace(schedule, turn=run.facts["context"].turn)
     if when is not None:
-        rule = when["recurrence"]
-        new = replace(
-            new,
-            recurrence=recurrence_from_json(rule, ZoneInfo(schedule.zone)) if rule else None,
-            at=datetime.fromisoformat(when["at"]) if when["at"] else None,
-            state="active",
-            active_since=run.now,
-        )
+        recurrence, at = _new_time(schedule, when)
+        new = replace(new, recurrence=recurrence, at=at, state="active", active_since=run.now)
         if next(new.fires(run.now), None) is None:
             raise Refusal("schedule.never")
-    if text is not None:
+    if text is not None and (when is None or schedule.kind == "reminder"):
         if schedule.kind != "reminder":
             raise Refusal("schedule.words_of_plan", name=schedule.name)
         new = replace(new, plan=Plan((Step(FINAL, {"text": text}),)), text=text)
     return Effects((_put(new, "schedule_change", run),))
+
+
+def _new_time(schedule: Schedule, when: Mapping[str, Any]) -> tuple[Recurrence | None, datetime | None]:
+    """The rule or instant of `schedule` after a change to `when`; a time of day moves a rule, and keeps it."""
+    zone = ZoneInfo(schedule.zone)
+    if when["recurrence"]:
+        return recurrence_from_json(when["recurrence"], zone), None
+    at = datetime.fromisoformat(when["at"])
+    rule = schedule.recurrence
+    if rule is None or any("BYHOUR" in part or "HOURLY" in part or "MINUTELY" in part for part in rule.rules):
+        return None, at
+    clock = at.astimezone(zone).time().replace(tzinfo=None)
+    return replace(rule, start=datetime.combine(rule.start.date(), clock)), None
 
 
 @executor(takes=None, gives="schedules", capability="schedule:write", effect=True, reversible=True)
