@@ -139,7 +139,8 @@ def _spelled(run: str) -> str:
         plain = rf"\\{{0,{_MAX_BACKSLASHES}}}{plain}" + (r"|\+" if run == " " else "")
     elif len(named) == 2:
         plain += f"|{escape}{named[1]}"
-    return f"(?:{plain}|(?i:{'|'.join(ways)}))"
+    # The longer spellings first: a percent sign is one by itself and the beginning of its own.
+    return f"(?:(?i:{'|'.join(ways)})|{plain})"
 
 
 _BASE64_SPELLED = {"+": r"(?:[-+]|(?i:%2b))", "/": r"(?:_|\\{0,8}/|(?i:%2f))"}

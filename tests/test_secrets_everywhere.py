@@ -259,7 +259,7 @@ async def forward_and_fail(busy: Secretive, patch: pytest.MonkeyPatch) -> None:
 async def act_and_undo(busy: Secretive) -> None:
     """Write, copy, move, pack and delete what holds secrets; say yes and no; undo and redo."""
     write = plan(("write_files", {"path": "Notes/new.txt", "text": f"{TOKEN}\n{ODD}"}))
-    await busy.ask(f"write '{TOKEN}' into Notes/said.txt", _write("Notes/said.txt", MARK), yes=True)
+    await busy.ask(f"write '{TOKEN}' into Notes/said.txt", _write("Notes/said.txt", MARK))
     await busy.ask("write the token into Notes/new.txt", write, yes=False)
     await busy.ask("write the token into Notes/new.txt", write, yes=True)
     copy = plan(("find_files", {"path": "Notes"}), ("copy_files", {"to": "Box"}))
