@@ -72,7 +72,8 @@ class Firing:
 
         def tell(event: Event) -> None:
             if isinstance(event, ConsentRequest):
-                self._daemon.own(asyncio.create_task(self._put(schedule, event.to_json())))
+                asked = event.to_json() | {"text": self._headed(schedule, event.text)}
+                self._daemon.own(asyncio.create_task(self._put(schedule, asked)))
 
         def way(turn: Turn) -> Any:
             return turn.fire(schedule.plan)
@@ -88,12 +89,18 @@ class Firing:
 
     def _result(self, fire: Fire, reply: Reply) -> dict[str, Any]:
         schedule = fire.schedule
-        key = f"schedule.fired_{schedule.kind}"
-        lines = [self._say(schedule, say(key, name=schedule.name, text=reply.text))]
+        lines = [self._headed(schedule, reply.text)]
         if fire.late_s >= LATE_TOLD_S:
             lines.append(self._say(schedule, say("schedule.was_late", fire=self._local(schedule, fire.due))))
         event = dict(reply.to_json()) | {"type": "delivery", "text": "\n".join(lines)}
         return event | {"schedule": schedule.id, "due_at": fire.due.isoformat(), "late_s": fire.late_s}
+
+    def _headed(self, schedule: Schedule, text: str) -> str:
+        """`text`, which may have many lines, under the name of its schedule."""
+        if schedule.kind == "reminder":
+            return self._say(schedule, say("schedule.fired_reminder", text=text))
+        head = self._say(schedule, say("schedule.fired_plan", name=schedule.name, text="")).rstrip()
+        return f"{head}\n{text}"
 
     async def missed(self, schedule: Schedule, instants: Sequence[datetime]) -> None:
         """Say that `schedule` was not run at `instants`."""

@@ -68,6 +68,7 @@ async def test_recurring_plan_is_resolved_afresh(awake: House) -> None:
     weekend = await pass_time(awake, days=2)
     assert "a.pdf" in first[0]["text"] and "b.pdf" not in first[0]["text"]
     assert "a.pdf" in second[0]["text"] and "b.pdf" in second[0]["text"]
+    assert len(second[0]["text"].splitlines()) == 4 and "\\n" not in second[0]["text"]
     assert weekend == [] and len(awake.model.asked) == 1
 
 
