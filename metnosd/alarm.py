@@ -78,6 +78,7 @@ class Alarm:
         tell_unknown: Tell,
         tell_paused: Callable[[Schedule], Awaitable[None]],
         may_repeat: Callable[[Schedule], bool] = lambda _schedule: False,
+        waits: Callable[[Schedule, datetime], bool] = lambda _schedule, _due: False,
         settings: AlarmSettings | None = None,
     ) -> None:
         """`fire` carries out a schedule once; fires of one schedule never overlap, those of several do.
@@ -85,7 +86,7 @@ class Alarm:
         `tell_missed` and `tell_unknown` get a schedule with all its instants (UTC, in order) that nobody was told
         of; they are called again where they raise or the daemon ends before they return. `tell_paused` gets one
         that failed too often. `may_repeat` is asked in a thread, at the start, whether a run that has no end may
-        be run again.
+        be run again, and `waits` whether it only waits for an answer: then `fire` gets it once more.
         """
         self._schedules = schedules
         self._ledger = ledger
@@ -95,6 +96,7 @@ class Alarm:
         self._tell = {"missed": tell_missed, "unknown": tell_unknown}
         self._tell_paused = tell_paused
         self._may_repeat = may_repeat
+        self._waits = waits
         self._settings = settings or AlarmSettings()
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self._upcoming: dict[str, datetime] = {}
@@ -123,20 +125,21 @@ class Alarm:
             self._schedules.on_change = self.changed_in_thread
         async with self._round_lock:
             now = self._clock()
-            unknown = await asyncio.to_thread(self._rounds.open, now, self._may_repeat)
+            opened = await asyncio.to_thread(self._rounds.open, now, self._may_repeat, self._waits)
+            busy = frozenset(fire.schedule.id for fire in opened.waiting)
             for schedule in await asyncio.to_thread(self._ledger.ahead, now, timedelta(days=1)):
                 log.error("schedule_waits_for_clock", schedule=schedule, now=now.isoformat())
             keys = await asyncio.to_thread(self._schedules.active_ids)
             queue: list[Fire] = []
             for at in range(0, len(keys), CHUNK):
                 chunk = keys[at : at + CHUNK]
-                found = await asyncio.to_thread(self._rounds.examine, chunk, now, at_start=True)
+                found = await asyncio.to_thread(self._rounds.examine, chunk, now, busy, at_start=True)
                 queue += found.queue
                 self._note(found, chunk)
             queue.sort(key=lambda fire: (fire.due, fire.schedule.id))
             self._scheduler.start()
-            self._launch((), queue)
-        log.info("alarm_started", schedules=len(keys), overdue=len(queue), unknown=unknown)
+            self._launch(opened.waiting, queue)
+        log.info("alarm_started", schedules=len(keys), overdue=len(queue), unknown=opened.unknown)
         self._keep(self._keep_waking(), "wakes")
         self._keep(self._keep_ticking(), "ticks")
         self._keep(self._keep_telling(), "tells")

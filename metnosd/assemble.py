@@ -179,6 +179,7 @@ def _alarm(daemon: Daemon, parts: Parts, kept: Kept, settings: Settings, clock: 
         tell_unknown=firing.unknown,
         tell_paused=firing.paused,
         may_repeat=lambda schedule: not any(parts.registry[step.tool].effect for step in schedule.plan.steps),
+        waits=firing.waits,
         settings=AlarmSettings(stagger_s=settings.schedules.stagger_s),
     )
 

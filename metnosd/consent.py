@@ -110,6 +110,11 @@ class Consents:
                 return True
             return False
 
+    def newest_state(self, turn: str) -> str | None:
+        """The state of the newest question of `turn`; None where it asked nothing."""
+        sql = "select state from consents where turn = :turn order by rowid desc limit 1"
+        return next((str(row["state"]) for row in self._store.rows(sql, {"turn": turn})), None)
+
     def open_of(self, turn: str, now: datetime) -> Consent | None:
         """The open question of `turn`."""
         sql = "select * from consents where turn = :turn and state = 'open' order by created_at desc limit 1"

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,35 +23,13 @@ from metnosd.preview import preview
 from metnosd.question import question_of
 from metnosd.reply import Voice
 from metnosd.resolve import Context
+from metnosd.running import Running
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
-from metnosd.store import from_text
 from metnosd.turn import Parts, Turn, read_message
 from metnosd.user import User
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass
-class _Running:
-    """A turn under way, its task and everybody who listens to it."""
-
-    turn: Turn
-    user: str
-    message_id: str
-    conversation: tuple[str, str]
-    task: asyncio.Task[Reply] | None = None
-    listeners: list[Tell] = field(default_factory=list)
-    heard: list[Event] = field(default_factory=list)
-
-    def tell(self, event: Event) -> None:
-        self.heard.append(event)
-        for listener in self.listeners:
-            try:
-                listener(event)
-            except Exception:
-                # A channel's edge: what fails there must not stop what the turn does.
-                log.exception("listener_failed", message=self.message_id)
 
 
 _ANSWERS = ("confirm", "deny", "cancel")
@@ -101,7 +79,7 @@ class Daemon(Lookups):
         self._uids = uids
         self._status = status
         self._owned: set[asyncio.Task[None]] = set()
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
         self._entry = asyncio.Lock()
 
     def user_of_uid(self, uid: int) -> User | None:
@@ -205,13 +183,13 @@ class Daemon(Lookups):
         signals: Signals,
     ) -> asyncio.Task[Reply]:
         """Start a turn, which belongs to the daemon until it ends."""
-        running: _Running
+        running: Running
 
         def spread(event: Event) -> None:
             running.tell(event)
 
         turn = Turn(self._parts, context, message, signals, spread)
-        running = _Running(
+        running = Running(
             turn, message.user.name, message.id, (message.channel, message.conversation), listeners=[tell]
         )
         running.task = asyncio.create_task(way(turn), name=f"turn {context.turn}")
@@ -232,20 +210,13 @@ class Daemon(Lookups):
             return await self._which(pending, user)
         if signals.signal == "show_all":
             return await self._whole(pending[0], message, signals.lang)
-        turn = pending[0].turn
-        running = self._running.get(turn)
-        task = running.task if running is not None else None
         choice = (signals.signal or "").removeprefix("choose_")
-        yes = signals.signal != "deny"
-        chosen = choice if choice in pending[0].resolved.choices else None
-        if not await self.consent(user, pending[0].token, yes, chosen):
+        yes = choice if choice in pending[0].resolved.choices else "yes"
+        given = await self._give(user, pending[0].token, "no" if signals.signal == "deny" else yes)
+        if given is None:
             return self._word("consent.none", "nothing", user)
-        if task is not None:
-            return await asyncio.shield(task)
-        row = await asyncio.to_thread(self._parts.turns.get, turn)
-        if row is None or not row["reply"]:
-            return self._word("consent.no", "refused", user)
-        return Reply.from_json(from_text(row["reply"]))
+        word = await given[0].next_word()
+        return word if isinstance(word, Reply) else Reply(word.text, {"status": "asked", "steps": []})
 
     async def _which(self, pending: Sequence[Consent], user: User) -> Reply:
         """Say that no question is open, or list those that are."""
@@ -281,25 +252,41 @@ class Daemon(Lookups):
         self, user: User, token: str, yes: bool, choice: str | None = None, digest: str | None = None
     ) -> bool:
         """See `Service`."""
-        answer = "no" if not yes else choice or "yes"
+        given = await self._give(user, token, "no" if not yes else choice or "yes", digest)
+        if given is None:
+            return False
+        running, resumed = given
+        if resumed:
+            # Nobody listens to this turn any more: what it comes to, or asks, waits until somebody does.
+            word = await running.next_word()
+            event = word.to_json() | ({"type": "delivery"} if isinstance(word, Reply) else {})
+            where = (user.name, *running.conversation)
+            await asyncio.to_thread(self._kept.outbox.put, *where, event, self._parts.clock())
+        return True
+
+    async def _give(
+        self, user: User, token: str, answer: str, digest: str | None = None
+    ) -> tuple[Running, bool] | None:
+        """Use up the question `token`; its turn, and whether that was begun for it. None: the answer is refused."""
         now = self._parts.clock()
         consent = await asyncio.to_thread(self._parts.consents.answer, token, user.name, answer, now, digest)
         if consent is None:
-            return False
+            return None
         running = self._running.get(consent.turn)
-        if running is not None and running.turn.leave.waiting_for == token:
-            running.turn.leave.answer(answer)
-            return True
-        return await self._resume(consent, user, yes)
+        if running is not None and not running.turn.context.cancelled.is_set():
+            running.turn.leave.answer(token, answer)
+            return running, False
+        begun = await self._resume(consent, user, answer != "no")
+        return None if begun is None else (begun, True)
 
-    async def _resume(self, consent: Consent, user: User, yes: bool) -> bool:
-        """Go on with a turn whose question was answered after a restart; its reply is kept with it.
+    async def _resume(self, consent: Consent, user: User, yes: bool) -> Running | None:
+        """Go on with a turn whose question was answered after a restart.
 
-        False if the turn waits for no answer any more, as when it was cancelled at the same moment.
+        None if the turn waits for no answer any more, as when it was cancelled at the same moment.
         """
         row = await asyncio.to_thread(self._parts.turns.go_on, consent.turn)
         if row is None:
-            return False
+            return None
         received = datetime.fromisoformat(row["received_at"])
         message = Message(
             row["message_id"], user, row["channel"], row["conversation"], row["text"], row["lang"], received
@@ -311,8 +298,8 @@ class Daemon(Lookups):
         def way(turn: Turn) -> Coroutine[Any, Any, Reply]:
             return turn.resume(consent) if yes else turn.refuse(consent)
 
-        await asyncio.shield(self.begin(message, context, lambda _event: None, way, signals))
-        return True
+        self.begin(message, context, lambda _event: None, way, signals)
+        return self._running[consent.turn]
 
     async def cancel(self, user: User, message_id: str) -> Reply:
         """See `Service`."""
@@ -370,14 +357,18 @@ class Daemon(Lookups):
         shown = {**self._status(), "schedules": len(active), "queue": len(self._running), "policy": {"faults": faults}}
         return self._parts.redactor.json(shown)
 
+    async def hang_up(self) -> None:
+        """Stop waiting for answers: the questions stay answerable."""
+        asking = [running for running in self._running.values() if running.turn.leave.waiting_for is not None]
+        tasks = [running.task for running in asking if running.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def close(self) -> None:
         """Stop the turns under way: a question stays answerable, what acts ends after its present effect."""
-        tasks = []
+        await self.hang_up()
+        tasks = [running.task for running in self._running.values() if running.task is not None]
         for running in list(self._running.values()):
-            assert running.task is not None
-            tasks.append(running.task)
-            if running.turn.leave.waiting_for is not None:
-                running.task.cancel()
-            else:
-                running.turn.cancel()
+            running.turn.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

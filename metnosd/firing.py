@@ -26,11 +26,23 @@ from metnosd.turn import Parts, Turn
 
 log = structlog.get_logger(__name__)
 
+SNOOZES = (10, 60)
+"""By how many minutes a reminder can be put off with one tap."""
+
 LATE_TOLD_S = 60.0
 """From how late on a fire says that it is."""
 
 RESULTS: Mapping[str, str] = {"done": "done", "nothing": "done", "partial": "failed", "failed": "failed"}
 """How an outcome counts in the ledger; a plan that was not let go ahead was skipped."""
+
+
+UNANSWERED = ("open", "expired")
+"""The states of a question that nobody answered."""
+
+
+def message_id_of(schedule: Schedule, due: datetime) -> str:
+    """The id under which the fire of `schedule` for `due` is a message."""
+    return f"{schedule.id}@{due.isoformat()}"
 
 
 class Firing:
@@ -51,13 +63,17 @@ class Firing:
         user = replace(known, zone=ZoneInfo(schedule.zone))
         now = parts.clock()
         where = (schedule.channel, schedule.conversation)
-        number = f"{schedule.id}@{fire.due.isoformat()}"
+        number = message_id_of(schedule, fire.due)
         message = Message(number, user, *where, schedule.text, schedule.lang, now)
         turn_id = new_turn_id()
         earlier = await asyncio.to_thread(parts.turns.open, turn_id, message, schedule.lang)
         if earlier is not None and earlier.reply is not None:
             return FireResult("done", "done before", earlier.id)
         turn_id = earlier.id if earlier is not None else turn_id
+        asked = await asyncio.to_thread(parts.consents.open_of, turn_id, now)
+        state = await asyncio.to_thread(parts.consents.newest_state, turn_id)
+        if asked is None and state not in (None, *UNANSWERED):
+            return FireResult("done", "goes on by its answer", turn_id)
         context = Context(
             turn_id,
             user,
@@ -72,11 +88,11 @@ class Firing:
 
         def tell(event: Event) -> None:
             if isinstance(event, ConsentRequest):
-                asked = event.to_json() | {"text": self._headed(schedule, event.text)}
-                self._daemon.own(asyncio.create_task(self._put(schedule, asked)))
+                question = event.to_json() | {"text": self._headed(schedule, event.text)}
+                self._daemon.own(asyncio.create_task(self._put(schedule, question)))
 
         def way(turn: Turn) -> Any:
-            return turn.fire(schedule.plan)
+            return turn.lapse() if asked is None and state is not None else turn.fire(schedule.plan, asked)
 
         reply = await asyncio.shield(self._daemon.begin(message, context, tell, way, Signals(schedule.lang)))
         status = str(reply.outcome["status"])
@@ -87,12 +103,21 @@ class Firing:
             note = "nothing to tell"
         return FireResult(RESULTS.get(status, "skipped"), note or ("" if status in RESULTS else status), turn_id)
 
+    def waits(self, schedule: Schedule, due: datetime) -> bool:
+        """Whether the fire of `schedule` for `due` asked something and did nothing since; it blocks."""
+        turn = self._parts.turns.of_message(schedule.user, schedule.channel, message_id_of(schedule, due))
+        row = self._parts.turns.get(turn) if turn is not None else None
+        return row is not None and not row["reply"] and self._parts.consents.newest_state(row["id"]) in UNANSWERED
+
     def _result(self, fire: Fire, reply: Reply) -> dict[str, Any]:
         schedule = fire.schedule
         lines = [self._headed(schedule, reply.text)]
         if fire.late_s >= LATE_TOLD_S:
             lines.append(self._say(schedule, say("schedule.was_late", fire=self._local(schedule, fire.due))))
         event = dict(reply.to_json()) | {"type": "delivery", "text": "\n".join(lines)}
+        if schedule.kind == "reminder":
+            # Sent back as messages these put the reminder off, so a channel may show them as buttons.
+            event["replies"] = [self._say(schedule, say("schedule.snooze", count=count)) for count in SNOOZES]
         return event | {"schedule": schedule.id, "due_at": fire.due.isoformat(), "late_s": fire.late_s}
 
     def _headed(self, schedule: Schedule, text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -66,7 +66,7 @@ class Leave:
         self._message = message
         self._voice = voice
         self._tell = tell
-        self._answers: asyncio.Queue[str] = asyncio.Queue()
+        self._answers: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.waiting_for: str | None = None
 
     async def judge(self, resolved: ResolvedPlan, origin: Origin = "message") -> Verdict:
@@ -82,15 +82,21 @@ class Leave:
         return verdict
 
     async def get(
-        self, resolved: ResolvedPlan, origin: Origin = "message", asked: Consent | None = None
+        self,
+        resolved: ResolvedPlan,
+        origin: Origin = "message",
+        asked: Consent | None = None,
+        changed: Sequence[Sentence] = (),
     ) -> ResolvedPlan | Withheld:
-        """What may be carried out, exactly as it was approved; `asked` is a question that is open already."""
-        changed: list[Sentence] = []
+        """What may be carried out, exactly as it was approved.
+
+        `asked` is a question that is open already, `changed` what was changed since an answer: it is asked then.
+        """
         while True:
             verdict = await self.judge(resolved, origin)
             if verdict.answer == "deny":
                 return Withheld(verdict.reason, denied=True)
-            if verdict.answer == "allow" and asked is None:
+            if verdict.answer == "allow" and asked is None and not changed:
                 return resolved
             consent = asked if asked is not None else await asyncio.to_thread(self._stored, resolved)
             asked = None
@@ -138,9 +144,15 @@ class Leave:
             pending.append(step)
         return replace(resolved, pending=tuple(pending)) if changed else resolved, changed
 
-    def answer(self, answer: str) -> None:
-        """Hand in the answer to the question `waiting_for`: yes, no or the name of a choice."""
-        self._answers.put_nowait(answer)
+    def answer(self, token: str, answer: str) -> None:
+        """Hand in the answer to the question `token`, also just before it is waited for: yes, no or a choice."""
+        self._answers.put_nowait((token, answer))
+
+    async def _answer_to(self, token: str) -> str:
+        while True:
+            answered, answer = await self._answers.get()
+            if answered == token:
+                return answer
 
     async def _ask(self, consent: Consent, reasons: list[Sentence]) -> str | None:
         """Put the question; its answer, or None when none came in time."""
@@ -149,11 +161,11 @@ class Leave:
         self._tell(self._request(consent, reasons))
         try:
             async with asyncio.timeout((consent.expires_at - self._parts.clock()).total_seconds()):
-                return await self._answers.get()
+                return await self._answer_to(consent.token)
         except TimeoutError:
             if await asyncio.to_thread(self._parts.consents.expire, consent.token):
                 return None
-            return await self._answers.get()
+            return await self._answer_to(consent.token)
         except asyncio.CancelledError:
             if self._context.cancelled.is_set():
                 # Nobody waits for the answer any more, so none may be given.

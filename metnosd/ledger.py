@@ -10,8 +10,8 @@ instant is entered twice, also when the clock was set back or old rows were prun
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -145,13 +145,26 @@ class Ledger:
                 changed += db.execute(sql, values | _values(schedule, due, now)).rowcount
         return changed
 
-    def recover(self, now: datetime) -> list[Run]:
-        """After a crash: what was claimed and has no end becomes unknown, and is returned; untold until it is told."""
+    def claimed(self) -> list[Run]:
+        """The rows that are claimed, oldest first."""
+        return [
+            _run(row) for row in self.store.rows("select * from runs where state = 'claimed' order by due_at, schedule")
+        ]
+
+    def recover(self, now: datetime, waits: Callable[[Run], bool] = lambda _run: False) -> list[Run]:
+        """After a crash: what was claimed and has no end becomes unknown, and is returned; untold until it is told.
+
+        A row that only `waits`, with nothing begun, stays claimed.
+        """
+        sql = (
+            "update runs set state = 'unknown', ended_at = :now, told = 0"
+            " where schedule = :schedule and due_at = :due and state = 'claimed'"
+        )
         with self.store.transaction() as db:
-            found = self.store.rows("select * from runs where state = 'claimed' order by due_at, schedule")
-            sql = "update runs set state = 'unknown', ended_at = :now, told = 0 where state = 'claimed'"
-            db.execute(sql, {"now": to_column(now)})
-        return [_run({**row, "state": "unknown", "ended_at": to_column(now)}) for row in found]
+            found = [run for run in self.claimed() if not waits(run)]
+            for run in found:
+                db.execute(sql, {"now": to_column(now), "schedule": run.schedule, "due": to_column(run.due)})
+        return [replace(run, state="unknown", ended_at=now.astimezone(UTC)) for run in found]
 
     def reclaim(self, schedule: str, due: datetime) -> bool:
         """Make an unknown row due again, for what has no effect; False where it was tried often enough."""

@@ -16,8 +16,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from metnosd.user import Autonomy
+
 Answer = Literal["allow", "ask", "deny"]
-Level = Literal["read_only", "supervised", "full"]
 
 
 class PolicyError(Exception):
@@ -79,7 +80,7 @@ class Guards(_Section):
 class Policy(_Section):
     """All rules: `levels` by autonomy level and capability."""
 
-    levels: dict[Level, dict[str, Answer]]
+    levels: dict[Autonomy, dict[str, Answer]]
     raises: Raises = Field(default_factory=Raises)
     guards: Guards = Field(default_factory=Guards)
 

@@ -67,6 +67,14 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """What the last daemon left: how many runs without an end, and the claimed fires that wait for an answer."""
+
+    unknown: int
+    waiting: tuple[Fire, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """What follows from the end of a fire: whether its schedule was paused, and is to be examined again."""
 
@@ -103,20 +111,35 @@ class Rounds:
         self._schedules = schedules
         self._ledger = ledger
 
-    def open(self, now: datetime, may_repeat: Callable[[Schedule], bool]) -> int:
-        """Clear up after the last daemon; how many runs it left without an end.
+    def open(
+        self,
+        now: datetime,
+        may_repeat: Callable[[Schedule], bool],
+        waits: Callable[[Schedule, datetime], bool] = lambda _schedule, _due: False,
+    ) -> Opened:
+        """Clear up after the last daemon, which may have left runs without an end.
 
-        They are due again where `may_repeat` says that their schedule has no effect, and unknown else.
+        One that only `waits` for an answer goes on. The others are due again where `may_repeat` says that their
+        schedule has no effect, and unknown else.
         """
+        waiting: list[Fire] = []
+
+        def goes_on(run: Run) -> bool:
+            schedule = self._schedules.load(run.schedule)
+            if schedule is None or not waits(schedule, run.due):
+                return False
+            waiting.append(Fire(schedule, run.due, run.late_s or 0.0, by_hand=run.by_hand))
+            return True
+
         with self._ledger.store.transaction():
-            unknown = self._ledger.recover(now)
+            unknown = self._ledger.recover(now, goes_on)
             for run in unknown:
                 schedule = self._schedules.load(run.schedule)
                 if schedule is not None and schedule.state == "active" and may_repeat(schedule):
                     self._ledger.reclaim(run.schedule, run.due)
             self.examine([key for key in self._ledger.with_pending() if not self._is_active(key)], now)
             self._ledger.prune(now)
-        return len(unknown)
+        return Opened(len(unknown), tuple(waiting))
 
     def examine(
         self, keys: Sequence[str], now: datetime, busy: Collection[str] = frozenset(), *, at_start: bool = False

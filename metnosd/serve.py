@@ -92,6 +92,8 @@ async def daemon(
                 try:
                     yield assembly, host
                 finally:
+                    # A fire that waits for an answer must not hold up the alarm: the next daemon asks again.
+                    await assembly.daemon.hang_up()
                     await assembly.alarm.close()
                     await channel.stop()
                     await assembly.daemon.close()

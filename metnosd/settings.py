@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from metnosd.lexicon.clocks import Clock, Habits
 from metnosd.locations import shipped_config
+from metnosd.user import Autonomy
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 
@@ -30,7 +31,7 @@ class UserSettings(_Section):
 
     lang: str = Field(pattern=r"^(auto|[a-z]{2,3})$")
     zone: str
-    level: Literal["read_only", "supervised", "full"]
+    level: Autonomy
 
     @field_validator("zone")
     @classmethod

@@ -6,7 +6,7 @@ Message → Signals → Pool → Plan → ResolvedPlan → Verdict → (consent)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -148,13 +148,22 @@ class Turn:
             plan = Plan((Step(FINAL, {"text": timing.text}),))
         return kept_for_later(plan, timing, self._parts.habits)
 
-    async def fire(self, plan: Plan) -> Reply:
-        """Carry out the plan of a schedule that is due: resolved, judged and asked afresh, not planned anew."""
+    async def fire(self, plan: Plan, asked: Consent | None = None) -> Reply:
+        """Carry out the plan of a schedule that is due: resolved, judged and asked afresh, not planned anew.
+
+        `asked` is the question that it came to before a restart; it is put again.
+        """
         self._origin = "schedule"
+        if asked is not None:
+            return await self.ask_again(asked)
         return await self._guarded(lambda: self._carry_out(plan, {}, None))
 
+    async def lapse(self) -> Reply:
+        """End a turn whose question got no answer in time."""
+        return await self._end(Outcome("refused", (), say("consent.expired")))
+
     async def resume(self, consent: Consent) -> Reply:
-        """Go on after a question that was answered, as it was stored, if nothing has changed since."""
+        """Go on after a question that was answered, as it was stored; asked again if something has changed since."""
         stored = consent.resolved
 
         async def way() -> Reply:
@@ -165,7 +174,7 @@ class Turn:
                 return await self._end(Outcome("refused", steps, verdict.reason))
             approved, changed = await self.leave.look_again(stored.choose(consent.state))
             if changed:
-                return await self._end(Outcome("refused", steps, say("consent.stale", **changed[0].values)))
+                return await self._go_on_with(approved, changed=changed)
             return await self._carry_out(stored.plan, stored.done, None, approved)
 
         return await self._guarded(way)
@@ -219,15 +228,16 @@ class Turn:
 
     async def ask_again(self, consent: Consent) -> Reply:
         """Put a stored question once more, to somebody who sent the message again, and go on with the answer."""
-        stored = consent.resolved
+        return await self._guarded(lambda: self._go_on_with(consent.resolved, asked=consent))
 
-        async def way() -> Reply:
-            granted = await self._stoppable(self.leave.get(stored, asked=consent))
-            if isinstance(granted, Withheld):
-                return await self._end(self._without_leave(_in_order(stored.done), granted))
-            return await self._carry_out(stored.plan, stored.done, None, granted)
-
-        return await self._guarded(way)
+    async def _go_on_with(
+        self, resolved: ResolvedPlan, *, asked: Consent | None = None, changed: Sequence[Sentence] = ()
+    ) -> Reply:
+        """Carry on from `resolved` if leave is given; see `Leave.get`."""
+        granted = await self._stoppable(self.leave.get(resolved, self._origin, asked, changed))
+        if isinstance(granted, Withheld):
+            return await self._end(self._without_leave(_in_order(resolved.done), granted))
+        return await self._carry_out(resolved.plan, resolved.done, None, granted)
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> Reply:
         """The path from the plan on, for a plan of one step that a button or command stands for."""

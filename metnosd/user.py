@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import tzinfo
+from typing import Literal
+
+Autonomy = Literal["read_only", "supervised", "full"]
+"""How much the daemon may do for somebody without asking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,4 +19,4 @@ class User:
     home: str | None
     lang: str
     zone: tzinfo
-    level: str = "supervised"
+    level: Autonomy = "supervised"

@@ -197,7 +197,7 @@ class Vaglio:
 
 
 def _base(policy: Policy, capability: str, user: User) -> Verdict:
-    answer = policy.levels.get(user.level, {}).get(capability)  # type: ignore[call-overload]
+    answer = policy.levels.get(user.level, {}).get(capability)
     rule = f"{user.level}/{capability}"
     if answer is None:
         return Verdict("deny", f"{rule}: no rule", say("vaglio.no_rule", capability=capability))

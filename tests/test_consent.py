@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.house import House
@@ -214,14 +215,48 @@ async def test_file_that_changed_is_asked_about_again(house: House) -> None:
     assert house.tree() == {"a.txt": "edited meanwhile"}
 
 
-async def test_file_that_changed_over_a_restart_is_not_touched(house: House) -> None:
-    """A yes after a restart does nothing where a file was edited meanwhile, and says so."""
+async def delivered(house: House) -> list[dict[str, Any]]:
+    """What waits to be delivered to the owner, and is taken."""
+    waiting = await house.daemon.deliveries(house.owner, "test")
+    for delivery in waiting:
+        await house.daemon.delivered(delivery.id)
+    return [dict(delivery.event) for delivery in waiting]
+
+
+async def test_file_that_changed_over_a_restart_is_asked_again(house: House) -> None:
+    """A yes after a restart does nothing where a file was edited meanwhile: a new question is delivered, whose
+    answer is carried out and told."""
     question = await asked(house, "a.txt")
     house.put("a.txt", text="edited meanwhile")
     assert await house.daemon.consent(house.owner, question.token, True)
-    reply = await house.ask(TEXT, message_id="m")
-    assert reply.outcome["status"] == "refused" and "~/a.txt was changed" in reply.text
+    [again] = await delivered(house)
     assert house.tree() == {"a.txt": "edited meanwhile"}
+    assert again["type"] == "consent_request" and "~/a.txt was changed since I asked" in again["text"]
+    assert again["token"] != question.token and again["digest"] != question.digest
+    assert not await house.daemon.consent(house.owner, question.token, True)
+    assert (await house.ask("yes")).outcome["status"] == "done"
+    assert house.tree() == {}
+    await house.undo()
+    assert house.tree() == {"a.txt": "edited meanwhile"}
+
+
+async def test_yes_in_words_after_a_restart_is_answered_with_the_new_question(house: House) -> None:
+    """A "yes" whose file was edited over a restart gets the new question as its answer."""
+    await asked(house, "a.txt")
+    house.put("a.txt", text="edited meanwhile")
+    reply = await house.ask("yes")
+    assert reply.outcome["status"] == "asked" and "~/a.txt was changed since I asked" in reply.text
+    assert (await house.ask("no")).outcome["status"] == "refused"
+    assert house.tree() == {"a.txt": "edited meanwhile"}
+
+
+async def test_result_of_an_answer_after_a_restart_is_delivered(house: House) -> None:
+    """Who taps yes after a restart is told what was done, once."""
+    question = await asked(house, "a.txt")
+    assert await house.daemon.consent(house.owner, question.token, True)
+    [told] = await delivered(house)
+    assert told["type"] == "delivery" and told["outcome"]["status"] == "done" and told["undo"]["actions"] == 1
+    assert await delivered(house) == []
 
 
 async def test_link_that_was_swapped_in_is_not_followed(house: House, tmp_path: Path) -> None:

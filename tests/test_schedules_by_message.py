@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,67 @@ async def test_fire_outside_its_grant_asks(awake: House) -> None:
     assert "Archive/29.pdf" in awake.tree() and event["digest"]
 
 
+async def asking(house: House) -> dict[str, Any]:
+    """The question of a fire that needs more than was granted, left open by a daemon that was stopped."""
+    house.put("Downloads/", "Archive/")
+    await house.ask("every day at 9 move the pdf files in Downloads to Archive", MOVE, yes=True)
+    house.put(*(f"Downloads/{number}.pdf" for number in range(30)))
+    house.clock.forward(hours=21)
+    await house.assembly.alarm.wake()
+    return await left_open(house)
+
+
+async def left_open(house: House) -> dict[str, Any]:
+    """The question that comes next, and is left open by a daemon that is stopped."""
+    question = await _delivered(house, "consent_request")
+    for delivery in await house.daemon.deliveries(house.owner, "test"):
+        await house.daemon.delivered(delivery.id)
+    await house.daemon.close()
+    await house.assembly.alarm.close()
+    house.assembly.store.close()
+    return question
+
+
+async def runs(house: House) -> list[str]:
+    """The states of the runs of the one schedule, newest first."""
+    [listed] = (await house.daemon.schedules(house.owner))["schedules"]
+    return [run["state"] for run in listed["runs"]]
+
+
+@pytest.mark.parametrize("stops", [1, 3])
+async def test_fire_that_waits_for_an_answer_goes_on_after_a_restart(awake: House, stops: int) -> None:
+    """The same question is put again by the next daemon, however often; its yes does what it showed, once, and
+    the ledger says so."""
+    question = await asking(awake)
+    for _ in range(stops - 1):
+        awake.start()
+        await awake.assembly.alarm.start()
+        await left_open(awake)
+    awake.start()
+    await awake.assembly.alarm.start()
+    again = await _delivered(awake, "consent_request")
+    assert (again["token"], again["digest"]) == (question["token"], question["digest"])
+    assert "Archive/0.pdf" not in awake.tree() and await runs(awake) == ["claimed"]
+    assert await awake.daemon.consent(awake.owner, question["token"], True)
+    await awake.assembly.alarm.idle()
+    assert "Archive/29.pdf" in awake.tree() and await runs(awake) == ["done"]
+    told = [delivery.event for delivery in await awake.daemon.deliveries(awake.owner, "test")]
+    assert [event["outcome"]["status"] for event in told if event["type"] == "delivery"] == ["done"]
+
+
+async def test_fire_whose_question_ran_out_while_nothing_ran_was_skipped(awake: House) -> None:
+    """A question that nobody could answer in time is over: its fire was not carried out, and says why."""
+    question = await asking(awake)
+    awake.clock.forward(minutes=30)
+    awake.start()
+    await awake.assembly.alarm.start()
+    await awake.assembly.alarm.idle()
+    assert not await awake.daemon.consent(awake.owner, question["token"], True)
+    assert "Archive/0.pdf" not in awake.tree() and await runs(awake) == ["skipped"]
+    [told] = await awake.daemon.deliveries(awake.owner, "test")
+    assert told.event["outcome"]["status"] == "refused"
+
+
 async def _delivered(house: House, kind: str) -> dict[str, Any]:
     """The first delivery of a kind, once it is there."""
     async with asyncio.timeout(10):
@@ -177,6 +239,28 @@ async def test_snooze(awake: House) -> None:
     await pass_time(awake, minutes=5)
     await awake.ask("in 10 minutes")
     assert [event["text"] for event in await pass_time(awake, minutes=10)] == ["Reminder: stretch"]
+
+
+@pytest.mark.parametrize("lang", ["en", "it", "fr", "de", "es"])
+async def test_reminder_comes_with_answers_that_put_it_off(awake: House, lang: str) -> None:
+    """The texts that a channel shows as buttons under a reminder put it off in the language of the reminder."""
+    awake.assembly = replace(awake.assembly, owner=replace(awake.owner, lang=lang))
+    await awake.ask(
+        {
+            "en": "in 5 minutes remind me to stretch",
+            "it": "tra 5 minuti ricordami di stretch",
+            "fr": "dans 5 minutes rappelle-moi de stretch",
+            "de": "in 5 Minuten erinnere mich an stretch",
+            "es": "en 5 minutos recuérdame stretch",
+        }[lang]
+    )
+    [event] = await pass_time(awake, minutes=5)
+    assert len(event["replies"]) == 2
+    for text, minutes in zip(event["replies"], (10, 60), strict=True):
+        await awake.ask(text)
+        assert await pass_time(awake, minutes=minutes - 1) == []
+        [event] = await pass_time(awake, minutes=1)
+        assert "stretch" in event["text"]
 
 
 async def test_only_tell_me_if(awake: House) -> None:

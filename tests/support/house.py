@@ -199,6 +199,10 @@ class House:
     async def restart(self) -> None:
         """Stop the daemon and start it again on the same files."""
         await self.close()
+        self.start()
+
+    def start(self) -> None:
+        """Start the daemon again on the same files, after it was closed."""
         self.assembly = self._assemble()
 
     def put(self, *names: str, text: str | None = None) -> None:
