@@ -153,8 +153,9 @@ def summary_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | No
     if main not in groups:
         return None
     effects = groups[main]
-    if isinstance(effects[0], PutRecord) and not any(effect.undoes is not None for effect in effects):
-        return say(f"done.{effects[0].about}", **(describe(effects[0], scope) | {"count": len(effects)}))
+    about = about_of(effects[0])
+    if about is not None and not any(effect.undoes is not None for effect in effects):
+        return say(f"done.{about}", **({"count": len(effects)} | describe(effects[0], scope)))
     if len(groups) > 1 and any(effect.undoes is not None for effect in done):
         return say("done.redo" if redo else "done.undo", count=len(done))
     return say(f"done.{main}", **(describe(effects[0], scope) | {"count": len(effects)}))
@@ -171,7 +172,7 @@ def describe(effect: Effect, scope: Scope) -> dict[str, object]:
     if isinstance(target, str):
         values["folder"] = scope.shown(target.rsplit("/", 1)[0] or "/")
     if isinstance(effect, WriteFile):
-        values["text"] = effect.text
+        values |= {"text": effect.text} | _record_blanks(effect.blanks)
     if isinstance(effect, PackFiles):
         values["count"] = len(effect.sources)
     if isinstance(effect, PutRecord):
@@ -205,8 +206,9 @@ def _path_left(effect: Effect, scope: Scope) -> str:
 def deed_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | None:
     """What was done, shortly, for a list of deeds."""
     first = done[0]
-    if isinstance(first, PutRecord) and first.undoes is None:
-        return say(f"deed.{first.about}", **describe(first, scope))
+    about = about_of(first)
+    if about is not None and first.undoes is None:
+        return say(f"deed.{about}", **describe(first, scope))
     return summary_of(done, scope, tool)
 
 
@@ -214,7 +216,12 @@ def ask_key(effect: Effect) -> str:
     """The sentence that asks for `effect`."""
     if isinstance(effect, PutRecord) and effect.undoes is not None:
         return "ask.record"
-    return f"ask.{effect.about}" if isinstance(effect, PutRecord) else f"ask.{effect.kind}"
+    return f"ask.{about_of(effect) or effect.kind}"
+
+
+def about_of(effect: Effect) -> str | None:
+    """What the sentences about `effect` are named after, where that is not its kind."""
+    return effect.about if isinstance(effect, PutRecord | WriteFile) else None
 
 
 def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope | None]) -> int:

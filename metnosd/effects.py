@@ -79,13 +79,18 @@ class CopyPath(Effect):
 
 @dataclass(frozen=True, slots=True)
 class WriteFile(Effect):
-    """Make `path` hold `text` (`mode` create or replace), or `text` after what it holds (append)."""
+    """Make `path` hold `text` (`mode` create or replace), or `text` after what it holds (append).
+
+    `about` and `blanks` are the sentences of it where it is more than a file, as in `PutRecord`.
+    """
 
     kind: ClassVar[str] = "write"
     writing: ClassVar[tuple[str, ...]] = ("path",)
     path: str
     text: str
     mode: str
+    about: str | None = None
+    blanks: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,9 @@ class Planner:
 
     def fast(self, signals: Signals, pool: Pool) -> Plan | None:
         """The plan that the signals alone decide, if they do."""
+        call = signals.call
+        if call is not None and pool.get(call.tool) is not None:
+            return Plan((Step(call.tool, dict(call.args)),))
         tool = FAST.get(signals.signal or "")
         if tool is None or pool.get(tool) is None:
             return None

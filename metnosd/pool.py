@@ -77,6 +77,8 @@ def make_pool(
         asked = [item for item in known if item.name == HELP or item.only_with is not None]
         chosen = asked if signals.understood else known
     names = {item.name for item in _with_producers(chosen, ranked)} | {FAST.get(signals.signal or "", "")}
+    if signals.call is not None:
+        names.add(signals.call.tool)
     return Pool((*(item for item in known if item.name in names), registry[FINAL]), tuple(last))
 
 

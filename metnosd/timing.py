@@ -58,7 +58,7 @@ def read_timing(text: str, signals: Signals, lexicon: Lexicon, now: datetime, zo
             number = one_of(values, "number")
             only_if = {"op": op, "count": int(language.value("number", number)) if number else 0}
     when = read_when(rest, languages, now, zone, habits)
-    if signals.signal is not None:
+    if signals.signal is not None or signals.call is not None:
         return Timing("now", when, text, rest)
     # A condition ("only tell me if …") may sound like a reminder, and is cut by now.
     reminds = any(template.search(language.fold(mask(rest))) for template in language.signals_within["remind"])

@@ -103,6 +103,9 @@ def _missing(language: Language, reference: Language) -> Iterator[str]:
     executors = {phrase.executor for phrase in reference.phrases} - {phrase.executor for phrase in language.phrases}
     for name in sorted(executors):
         yield f"{language.code}: executors.{name} is missing."
+    requests = [{tool for tool, _, _ in item.requests} for item in (reference, language)]
+    for name in sorted(requests[0] - requests[1]):
+        yield f"{language.code}: requests.{name} is missing."
     deeds = [frozenset().union(*item.deeds.values()) for item in (reference, language)]
     for name in sorted(deeds[0] - deeds[1]):
         yield f"{language.code}: deeds.{name} is missing."

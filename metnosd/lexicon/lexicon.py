@@ -47,6 +47,7 @@ class Language:
     kinds: Mapping[str, str]
     providers: Mapping[str, str]
     phrases: tuple[Phrase, ...]
+    requests: tuple[tuple[str, Mapping[str, str], Template], ...]
     deeds: Mapping[str, frozenset[str]]
     sentences: Mapping[str, str | Mapping[str, str]]
     examples: tuple[tuple[str, str], ...]
@@ -121,6 +122,8 @@ class Lexicon:
     def warm(self) -> None:
         """Compile every template now, which else happens as each is first needed."""
         for language in self.languages:
+            for _, _, request in language.requests:
+                _ = request.pattern
             sections = (language.signals, language.signals_within, language.paths, language.numbers)
             for section in (*sections, *language.time.values()):
                 for templates in section.values():

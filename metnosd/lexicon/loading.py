@@ -39,6 +39,9 @@ FREE_LISTS = {
 TIME_SECTIONS = ("none", "clock", "hour", "weekdays", "day", "every", "limit", "offset", "span", "at", "part")
 """Sections of `[time]`; what a section says is a value of templates in those after it."""
 
+OPEN_VALUES = ("items", "list", "text", "title", "query", "to", "to_lang", "length", "expression", "name")
+"""What a template of `[requests]` may leave open, named as the argument that it is."""
+
 LONE_KEYS = ("_bare", "_beside")
 """Ends of keys whose templates are a time only where one must stand, or only beside another."""
 
@@ -79,6 +82,7 @@ class _Spans(BaseModel):
     elided: list[str] = Field(default_factory=list)
     inside: list[str] = Field(default_factory=list)
     empty: list[str] = Field(default_factory=list)
+    and_: list[str] = Field(default_factory=list, alias="and")
 
 
 class _File(BaseModel):
@@ -96,6 +100,7 @@ class _File(BaseModel):
     kinds: dict[str, list[str]] = Field(default_factory=dict)
     providers: dict[str, list[str]] = Field(default_factory=dict)
     executors: dict[str, _Words] = Field(default_factory=dict)
+    requests: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
     deeds: dict[str, list[str]] = Field(default_factory=dict)
     example: list[_Example] = Field(default_factory=list)
     say: dict[str, str | dict[str, str]] = Field(default_factory=dict)
@@ -148,11 +153,12 @@ def _load(file: Path) -> Language:
         paths=compile_all("paths", data.paths, lists),
         numbers=compile_all("numbers", data.numbers, lists),
         folders=_by_word(data.folders),
-        spans={name: frozenset(fold(word) for word in words) for name, words in data.spans},
+        spans={name.rstrip("_"): frozenset(fold(word) for word in words) for name, words in data.spans},
         categories=_by_word(data.categories),
         kinds=_by_word(data.kinds),
         providers=_by_word(data.providers),
         phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}, plain),
+        requests=_requests(file, data.requests, lists, words, plain),
         deeds=_by_phrase(data.deeds, plain),
         sentences=_forms(file, data.say),
         examples=tuple((example.text, example.signal) for example in data.example),
@@ -278,6 +284,27 @@ def _compile(
         except TemplateError as error:
             raise LexiconError(f"{_place(file, (*section.split('.'), key))}: {error}") from error
     return compiled
+
+
+def _requests(
+    file: Path,
+    requests: Mapping[str, Mapping[str, Sequence[str]]],
+    lists: Mapping[str, str],
+    words: Mapping[str, frozenset[str]],
+    plain: Callable[[str], str],
+) -> tuple[tuple[str, Mapping[str, str], Template], ...]:
+    """`[requests.<executor>]` as executor, constant arguments and template; a key like "what=disk" says these."""
+    known = dict.fromkeys(OPEN_VALUES, ".+?") | {name: p for name, p in lists.items() if name not in OPEN_VALUES}
+    found = []
+    for tool, section in requests.items():
+        compiled = _compile(file, f"requests.{tool}", section, known, plain=plain, words=words)
+        for key, templates in compiled.items():
+            pairs = [part.partition("=") for part in key.split()]
+            if not all(name and value for name, _, value in pairs):
+                raise LexiconError(f"{_place(file, ('requests', tool, key))}: a key is empty or like what=disk")
+            constants = {name: value for name, _, value in pairs}
+            found += [(tool, constants, template) for template in templates]
+    return tuple(found)
 
 
 def phrases_of(

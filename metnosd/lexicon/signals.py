@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from metnosd.lexicon.detect import known_words, languages_for, words_of
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import HIDDEN, mask
+from metnosd.lexicon.requests import Call, read_call
 from metnosd.lexicon.templates import Values, fold, holds, one_of
 
 LONGEST_SIGNAL = 120
@@ -24,7 +25,8 @@ class Signals:
     `lang` is the language of the reply. `signal` is the one that the whole message is, if any, `count` the
     number in it and `query` the words that its template leaves open, as written. `within` are the signals
     anywhere in it, `providers` the names of providers that it says. `understood` is whether the lexicon knows
-    most of its words. `scores` tells how strongly the words point to each executor.
+    most of its words. `scores` tells how strongly the words point to each executor. `call` is the step that the
+    whole message says, where it is no signal.
     """
 
     lang: str
@@ -35,6 +37,7 @@ class Signals:
     providers: tuple[str, ...] = ()
     understood: bool = False
     scores: Mapping[str, float] = field(default_factory=dict)
+    call: Call | None = None
 
 
 def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | None = None) -> Signals:
@@ -49,6 +52,13 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
             own = own if lexicon.has(lang) else language
             said = found
             break
+    call = None
+    if said[0] is None:
+        for language in languages:
+            call = read_call(text, language)
+            if call is not None:
+                own = own if lexicon.has(lang) else language
+                break
     masked = mask(text)
     return Signals(
         own.code,
@@ -57,6 +67,7 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
         providers=_providers(masked, lexicon),
         understood=2 * known_words(masked, own) >= len(words_of(masked)) > 0,
         scores=_scores(masked, lexicon),
+        call=call,
     )
 
 
