@@ -36,6 +36,7 @@ from metnosd.measure import fix
 from metnosd.message import UndoOffer
 from metnosd.model.catalog import Catalog, load_catalog
 from metnosd.model.service import ModelService
+from metnosd.parts import Parts
 from metnosd.planner import Level, Planner
 from metnosd.policy import Policy, PolicyError
 from metnosd.prompt import load_prompts, make_prompt
@@ -46,7 +47,6 @@ from metnosd.scope import Scope
 from metnosd.sentence import Sentence
 from metnosd.settings import Settings, SettingsError
 from metnosd.store import Store
-from metnosd.turn import Parts
 from metnosd.undoing import Undoing
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, PolicyFile, Vaglio

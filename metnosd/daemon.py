@@ -13,20 +13,21 @@ from typing import Any
 import structlog
 
 from metnosd.consent import Consent
-from metnosd.entering import context_of, entries_with, new_turn_id
-from metnosd.entries import Entry, printable
+from metnosd.correcting import corrected
+from metnosd.entering import context_of, entries_with, new_turn_id, read_message
+from metnosd.entries import Entry
 from metnosd.kept import Kept
 from metnosd.lexicon.signals import Signals
 from metnosd.lookups import Lookups
 from metnosd.message import MAX_TEXT, Message, Reply
+from metnosd.parts import Parts
+from metnosd.pending import which, whole
 from metnosd.preview import preview
-from metnosd.question import question_of
-from metnosd.reply import Voice
 from metnosd.resolve import Context
 from metnosd.running import Running
 from metnosd.sentence import say
 from metnosd.service import Event, ServiceError, Tell
-from metnosd.turn import Parts, Turn, read_message
+from metnosd.turn import Turn
 from metnosd.user import User
 
 log = structlog.get_logger(__name__)
@@ -120,6 +121,42 @@ class Daemon(Lookups):
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
+        earlier = await asyncio.to_thread(self._corrected, message)
+        if earlier is None:
+            return await self._send(message, tell)
+        row, meant = earlier
+        said = [self._parts.lexicon.say(say("correction.understood", text=meant), row["lang"])]
+        await self._withdraw(row["id"], message.user)
+        if await asyncio.to_thread(self._parts.undo_offer, row["id"]) is not None:
+            undone = await self.revert(
+                message.user, *message.where, "undo_actions", 1, turn=row["id"], tell=tell, lang=row["lang"]
+            )
+            if undone.outcome["status"] != "done":
+                return undone
+            said.append(undone.text)
+        reply = await self._send(replace(message, text=meant, lang=row["lang"]), tell)
+        return replace(reply, text="\n".join([*said, reply.text]))
+
+    def _corrected(self, message: Message) -> tuple[dict[str, Any], str] | None:
+        """The row of the turn that `message` puts right, and its text put right; None where it does not."""
+        turns, parts = self._parts.turns, self._parts
+        where = (message.user.name, *message.where)
+        row = turns.last_request(*where) if not message.outside and message.reply_to is None else None
+        if row is None or turns.of_message(message.user.name, message.channel, message.id) is not None:
+            return None
+        signals = read_message(message, parts.lexicon, row["lang"])
+        meant = corrected(message.text, signals, row["text"], parts.lexicon, parts.kinds)
+        return (row, meant) if meant is not None else None
+
+    async def _withdraw(self, turn: str, user: User) -> None:
+        """Answer the open question of `turn`, if there is one, with no."""
+        consent = await asyncio.to_thread(self._parts.consents.open_of, turn, self._parts.clock())
+        given = await self._give(user, consent.token, "no") if consent is not None else None
+        if given is not None:
+            await given[0].next_word()
+
+    async def _send(self, message: Message, tell: Tell) -> Reply:
+        """Take a message as it stands."""
         # One message enters at a time, so that a repeat and a "stop" find the turn that they are about.
         async with self._entry:
             before = await asyncio.to_thread(self._before, message)
@@ -207,9 +244,9 @@ class Daemon(Lookups):
         if signals.count is not None:
             pending = pending[signals.count - 1 : signals.count]
         if len(pending) != 1:
-            return await self._which(pending, user)
+            return await asyncio.to_thread(which, self._parts, pending, user)
         if signals.signal == "show_all":
-            return await self._whole(pending[0], message, signals.lang)
+            return await asyncio.to_thread(whole, self._parts, pending[0], message, signals.lang)
         choice = (signals.signal or "").removeprefix("choose_")
         yes = choice if choice in pending[0].resolved.choices else "yes"
         given = await self._give(user, pending[0].token, "no" if signals.signal == "deny" else yes)
@@ -217,25 +254,6 @@ class Daemon(Lookups):
             return self._word("consent.none", "nothing", user)
         word = await given[0].next_word()
         return word if isinstance(word, Reply) else Reply(word.text, {"status": "asked", "steps": []})
-
-    async def _which(self, pending: Sequence[Consent], user: User) -> Reply:
-        """Say that no question is open, or list those that are."""
-        if not pending:
-            return self._word("consent.none", "nothing", user)
-        rows = [await asyncio.to_thread(self._parts.turns.get, consent.turn) for consent in pending]
-        lexicon = self._parts.lexicon
-        lines = [lexicon.say(say("consent.which"), user.lang)]
-        lines += [f"{number}. {printable(row['text'])}" for number, row in enumerate(rows, 1) if row is not None]
-        return Reply("\n".join(lines), {"status": "asked", "steps": []})
-
-    async def _whole(self, consent: Consent, message: Message, lang: str) -> Reply:
-        """All that the open question is about, however long."""
-        user = message.user
-        voice = Voice(self._parts.lexicon, lang, user.zone, user.home)
-        context = Context(consent.turn, user, lang, message.received_at, ())
-        scope = await asyncio.to_thread(self._parts.scope, context)
-        text = await asyncio.to_thread(question_of, consent.resolved, (), voice, scope, whole=True)
-        return Reply(self._parts.redactor.text(text), {"status": "asked", "steps": []})
 
     async def _stop(self, message: Message) -> Reply:
         """Say no to the open question of the conversation, else stop the turn under way in it."""
@@ -324,9 +342,10 @@ class Daemon(Lookups):
         *,
         turn: str | None = None,
         tell: Tell = lambda _event: None,
+        lang: str | None = None,
     ) -> Reply:
         """See `Service`."""
-        message = self.message(user, channel, conversation, tool, lang=None, message_id=None)
+        message = self.message(user, channel, conversation, tool, lang=lang, message_id=None)
         signals = read_message(message, self._parts.lexicon)
         turn_id = new_turn_id()
         await asyncio.to_thread(self._parts.turns.open, turn_id, message, signals.lang)

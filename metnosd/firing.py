@@ -16,13 +16,14 @@ from metnosd.entering import new_turn_id
 from metnosd.lexicon.signals import Signals
 from metnosd.message import ConsentRequest, Message, Reply
 from metnosd.outbox import Outbox
+from metnosd.parts import Parts
 from metnosd.resolve import Context
 from metnosd.rounds import Fire, FireResult
 from metnosd.schedule import Schedule
 from metnosd.scheduling import meets
 from metnosd.sentence import Sentence, instant_said, say
 from metnosd.service import Event
-from metnosd.turn import Parts, Turn
+from metnosd.turn import Turn
 
 log = structlog.get_logger(__name__)
 

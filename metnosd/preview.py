@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from metnosd.entering import read_message, turn_pool
 from metnosd.executor import Executor
 from metnosd.lexicon.spans import places_of, read_spans
 from metnosd.message import Message
 from metnosd.model.service import ModelError
+from metnosd.parts import Parts
 from metnosd.plan import Plan, PlanError
 from metnosd.planner import Planned, grammar_digest
 from metnosd.pool import Pool
@@ -20,7 +22,6 @@ from metnosd.resolve_args import Reading, resolve_arguments, to_plain
 from metnosd.scheduling import reminder_of, shown_when
 from metnosd.sentence import Refusal
 from metnosd.timing import read_timing
-from metnosd.turn import Parts, read_message, turn_pool
 
 
 async def preview(parts: Parts, message: Message, *, use_model: bool) -> dict[str, Any]:

@@ -170,7 +170,18 @@ def _outbox(db: Database) -> None:
     db.execute("create index idx_outbox_waiting on outbox (user, channel) where delivered_at is null")
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_first_tables, _verdicts_and_grants, _schedules_and_runs, _outbox)
+def _rest_of_turns(db: Database) -> None:
+    """What a turn that was pointed at some of a list did not pick."""
+    db.table("turns").add_column("rest", str)
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (
+    _first_tables,
+    _verdicts_and_grants,
+    _schedules_and_runs,
+    _outbox,
+    _rest_of_turns,
+)
 """Each brings the file from the version that is its index to the next (`PRAGMA user_version`)."""
 
 

@@ -7,40 +7,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
 
-from metnosd.act import Actor
-from metnosd.consent import Consent, Consents
-from metnosd.entries import KINDS, Outcome, Status, StepOutcome
-from metnosd.executor import Cancelled, Executor, Registry
-from metnosd.kinds import Kinds
+from metnosd.consent import Consent
+from metnosd.entering import read_message, turn_pool
+from metnosd.entries import Outcome, Status, StepOutcome
+from metnosd.executor import Cancelled
 from metnosd.leave import Leave, Withheld
-from metnosd.lexicon.clocks import Habits
-from metnosd.lexicon.lexicon import Lexicon
-from metnosd.lexicon.signals import Signals, read_signals
+from metnosd.lexicon.signals import Signals
 from metnosd.lexicon.spans import read_spans
-from metnosd.message import Message, Reply, UndoOffer
+from metnosd.message import Message, Reply
 from metnosd.model.service import TOLD_CODES, ModelError
+from metnosd.parts import Parts
 from metnosd.plan import Plan, PlanError, Step
-from metnosd.planner import Planned, Planner, is_only_words
-from metnosd.pool import FINAL, Pool, make_pool, reached_effects
-from metnosd.records import Records
-from metnosd.redact import MARK, Redactor
+from metnosd.planner import Planned, is_only_words
+from metnosd.pointing import deed_on, pointed_by
+from metnosd.pool import FINAL, Pool, reached_effects
+from metnosd.redact import MARK
 from metnosd.reply import Voice, outcome_of
-from metnosd.resolve import Context, ResolvedPlan, Resolver
+from metnosd.resolve import Context, ResolvedPlan
 from metnosd.resolve_args import Reading
 from metnosd.scheduling import kept_for_later, question_of_time, reminder_of, with_times
-from metnosd.scope import Scope
 from metnosd.sentence import Sentence, say
 from metnosd.service import Progress, Tell
 from metnosd.timing import Timing, read_timing
-from metnosd.turns import KEPT_ENTRIES, Turns
-from metnosd.user import User
-from metnosd.vaglio import Case, Origin, Vaglio
+from metnosd.turns import KEPT_ENTRIES
+from metnosd.vaglio import Origin
 
 log = structlog.get_logger(__name__)
 
@@ -48,31 +43,6 @@ T = TypeVar("T")
 
 PROGRESS_SECONDS = 1.0
 """How often a message that waits for the model looks how far that is."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a turn is made with; built once by `metnosd.daemon`."""
-
-    lexicon: Lexicon
-    kinds: Kinds
-    registry: Registry
-    planner: Planner
-    resolver: Resolver
-    vaglio: Vaglio
-    consents: Consents
-    actor: Actor
-    turns: Turns
-    records: Records
-    redactor: Redactor
-    case: Callable[[Context, Origin], Case]
-    habits: Habits
-    last_reminder: Callable[[Context], str | None]
-    may_use: Callable[[Executor, User], bool]
-    scope: Callable[[Context], Scope]
-    clock: Callable[[], datetime]
-    undo_offer: Callable[[str], UndoOffer | None]
-    model_ready: Callable[[], Sentence | None]
 
 
 class Turn:
@@ -117,7 +87,15 @@ class Turn:
             self._voice.shown = KEPT_ENTRIES
             listed = StepOutcome("list_entries", "done", self.context.last)
             return await self._end(Outcome("done", (listed,)))
-        pool = turn_pool(parts, self._signals, self.context, self._message)
+        pointed = await asyncio.to_thread(
+            pointed_by, self._message, self._signals, self.context, parts.lexicon, parts.turns
+        )
+        if pointed is not None and pointed.problem is not None:
+            return await self._end(Outcome("asked", (), pointed.problem))
+        if pointed is not None and pointed.some:
+            self.context = replace(self.context, last=pointed.entries)
+            self._message = replace(self._message, text=pointed.text)
+        pool = turn_pool(parts, self._signals, self.context, self._message, some=pointed is not None and pointed.some)
         planned = await self._stoppable(self._plan(pool))
         unable = self._cannot(planned.plan)
         if unable is not None:
@@ -250,7 +228,9 @@ class Turn:
             self._stage.cancel()
 
     async def _plan(self, pool: Pool) -> Planned:
-        plan = self._parts.planner.fast(self._signals, pool)
+        plan = self._parts.planner.fast(self._signals, pool) or deed_on(
+            self._message.text, self._signals, self._parts.lexicon, pool, self.context.last
+        )
         if plan is not None:
             return Planned(plan, "fast")
         self._tell(Progress("planning"))
@@ -367,31 +347,3 @@ def kind_of(plan: Plan) -> str:
     """Whether a turn acts, undoes or redoes."""
     tools = {step.tool for step in plan.steps}
     return "undo" if "undo_actions" in tools else "redo" if "redo_actions" in tools else "act"
-
-
-def turn_pool(parts: Parts, signals: Signals, context: Context, message: Message) -> Pool:
-    """The executors that this user may use for this turn.
-
-    What came with the message may be taken; else only a message that points back ("delete them") and names
-    nothing of its own may take the entries of the answer before: else a small model takes them in place of the
-    files that were named.
-    """
-    kinds: tuple[str, ...] = ()
-    if message.outside:
-        kinds = kinds_of(context)
-    elif "back" in signals.within:
-        spans = read_spans(message.text, parts.lexicon, parts.kinds, signals.lang)
-        own = spans["kind"] or spans["category"] or any("." in path for path in spans["path"])
-        kinds = () if own else kinds_of(context)
-    return make_pool(parts.registry, signals, kinds, may_use=lambda item: parts.may_use(item, context.user))
-
-
-def kinds_of(context: Context) -> tuple[str, ...]:
-    """The kinds of the last outcome's entries, each once."""
-    found = {entry.kind for entry in context.last}
-    return tuple(kind for kind in KINDS if kind in found)
-
-
-def read_message(message: Message, lexicon: Lexicon, prior: str | None = None) -> Signals:
-    """The signals of `message`; `prior` is the language of the turn before."""
-    return read_signals(message.text, lexicon, message.lang or message.user.lang, prior)

@@ -110,8 +110,36 @@ class Turns:
         )
         values = {"user": user, "channel": channel, "conversation": conversation}
         for row in self._store.rows(sql, values):
-            return tuple(Entry(item["kind"], item["fields"]) for item in from_text(row["entries"]))
+            return _entries(row["entries"])
         return ()
+
+    def last_rest(self, user: str, channel: str, conversation: str) -> tuple[Entry, ...]:
+        """What the conversation's last ended turn that left entries did not pick of those before it."""
+        sql = (
+            "select rest from turns where user = :user and channel = :channel and conversation = :conversation"
+            " and state = 'ended' and entries is not null order by rowid desc limit 1"
+        )
+        for row in self._store.rows(sql, {"user": user, "channel": channel, "conversation": conversation}):
+            return _entries(row["rest"])
+        return ()
+
+    def set_rest(self, turn: str, rest: tuple[Entry, ...]) -> None:
+        """Note what `turn` does not pick of what it was pointed at."""
+        kept = [{"kind": e.kind, "fields": dict(e.fields)} for e in rest[:KEPT_ENTRIES]]
+        with self._store.transaction() as db:
+            db.table("turns").update(turn, {"rest": to_text(self._redactor.value(kept))})
+
+    def last_request(self, user: str, channel: str, conversation: str) -> dict[str, Any] | None:
+        """The row of the conversation's newest turn that asked for something, where the last few have one."""
+        sql = (
+            "select * from turns where user = :user and channel = :channel and conversation = :conversation"
+            " order by rowid desc limit 3"
+        )
+        for row in self._store.rows(sql, {"user": user, "channel": channel, "conversation": conversation}):
+            reply = from_text(row["reply"]) if row["reply"] else None
+            if row["kind"] == "act" and (row["state"] == "asked" or (reply and reply["outcome"]["steps"])):
+                return row
+        return None
 
     def last_lang(self, user: str, channel: str, conversation: str) -> str | None:
         """The language of the conversation's last turn."""
@@ -127,6 +155,10 @@ class Turns:
         sql = "update turns set state = 'interrupted' where state = 'open'"
         with self._store.transaction() as db:
             return int(db.execute(sql).rowcount)
+
+
+def _entries(stored: str | None) -> tuple[Entry, ...]:
+    return tuple(Entry(item["kind"], item["fields"]) for item in from_text(stored)) if stored else ()
 
 
 def _record(row: dict[str, Any]) -> TurnRecord:

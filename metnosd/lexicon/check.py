@@ -88,6 +88,7 @@ def _missing(language: Language, reference: Language) -> Iterator[str]:
     sections = {
         "signals": (language.signals, reference.signals),
         "signals_within": (language.signals_within, reference.signals_within),
+        "pointing": (language.pointing, reference.pointing),
         "paths": (language.paths, reference.paths),
         "numbers": (language.numbers, reference.numbers),
         "spans": (language.spans, reference.spans),

@@ -47,6 +47,8 @@ class Language:
     kinds: Mapping[str, str]
     providers: Mapping[str, str]
     phrases: tuple[Phrase, ...]
+    pointing: Mapping[str, tuple[Template, ...]]
+    corrections: tuple[Template, ...]
     requests: tuple[tuple[str, Mapping[str, str], Template], ...]
     deeds: Mapping[str, frozenset[str]]
     sentences: Mapping[str, str | Mapping[str, str]]

@@ -100,6 +100,8 @@ class _File(BaseModel):
     kinds: dict[str, list[str]] = Field(default_factory=dict)
     providers: dict[str, list[str]] = Field(default_factory=dict)
     executors: dict[str, _Words] = Field(default_factory=dict)
+    pointing: dict[str, list[str]] = Field(default_factory=dict)
+    corrections: dict[str, list[str]] = Field(default_factory=dict)
     requests: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
     deeds: dict[str, list[str]] = Field(default_factory=dict)
     example: list[_Example] = Field(default_factory=list)
@@ -158,6 +160,8 @@ def _load(file: Path) -> Language:
         kinds=_by_word(data.kinds),
         providers=_by_word(data.providers),
         phrases=phrases_of({name: words.model_dump() for name, words in data.executors.items()}, plain),
+        pointing=compile_all("pointing", data.pointing, lists),
+        corrections=compile_all("corrections", data.corrections, lists).get("head", ()),
         requests=_requests(file, data.requests, lists, words, plain),
         deeds=_by_phrase(data.deeds, plain),
         sentences=_forms(file, data.say),
