@@ -21,6 +21,7 @@ from metnosd.effects import (
     PutRecord,
     RemoveDir,
     RestoreFile,
+    SendMessage,
     TrashPath,
     UnpackArchive,
     UntrashPath,
@@ -29,10 +30,12 @@ from metnosd.effects import (
 from metnosd.entries import Entry, Status, StepOutcome
 from metnosd.executor import Cancelled, Limits
 from metnosd.journal import Journal, JournalRow
+from metnosd.people import person_shown
 from metnosd.perform import Performed, fingerprint, no_check, perform, prepare
 from metnosd.records import Records
 from metnosd.resolve import Context, ResolvedStep
 from metnosd.scope import Scope
+from metnosd.sending import Post
 from metnosd.sentence import Refusal, Sentence, instant_said, say
 from metnosd.sweep import sweep_leftovers
 
@@ -46,12 +49,14 @@ class Actor:
         self,
         journal: Journal,
         records: Records,
+        post: Post,
         scope: Callable[[Context], Scope],
         clock: Callable[[], datetime],
         limits: Limits,
     ) -> None:
         self._journal = journal
         self._records = records
+        self._post = post
         self._scope = scope
         self._clock = clock
         self._limits = limits
@@ -111,6 +116,8 @@ class Actor:
             effect = replace(effect, slot=new_slot())
         if isinstance(effect, PutRecord):
             prepared = self._records.prepare(effect)
+        elif isinstance(effect, SendMessage):
+            prepared = self._post.prepare(effect, context.turn, step.index)
         else:
             prepared = prepare(effect, scope, check)
         row = self._journal.intend(
@@ -126,6 +133,9 @@ class Actor:
         try:
             if isinstance(effect, PutRecord):
                 performed = self._records.perform(effect)
+            elif isinstance(effect, SendMessage):
+                assert prepared.before is not None
+                performed = self._post.perform(effect, prepared.before)
             else:
                 performed = perform(effect, scope, check, self._limits)
         except BaseException:
@@ -177,6 +187,8 @@ def describe(effect: Effect, scope: Scope) -> dict[str, object]:
         values["count"] = len(effect.sources)
     if isinstance(effect, PutRecord):
         values |= _record_blanks(effect.blanks)
+    if isinstance(effect, SendMessage):
+        values |= {"name": person_shown(effect.user), "text": effect.text}
     return values
 
 
@@ -220,11 +232,13 @@ def ask_key(effect: Effect) -> str:
 
 
 def about_of(effect: Effect) -> str | None:
-    """What the sentences about `effect` are named after, where that is not its kind."""
+    """What the sentences about `effect` are named after, where that is not its kind or it has one of its own to list."""
+    if isinstance(effect, SendMessage):
+        return effect.kind
     return effect.about if isinstance(effect, PutRecord | WriteFile) else None
 
 
-def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope | None]) -> int:
+def settle(journal: Journal, records: Records, post: Post, scope_of: Callable[[str], Scope | None]) -> int:
     """Give every intent that a crash left open its result, by looking at its target; how many there were.
 
     What was half made under a temporary name is cleared away.
@@ -236,6 +250,9 @@ def settle(journal: Journal, records: Records, scope_of: Callable[[str], Scope |
         if isinstance(row.effect, PutRecord):
             after = records.fingerprint(row.effect)
             happened = after != row.before
+        elif isinstance(row.effect, SendMessage):
+            after = row.before
+            happened = post.is_there(row.before)
         else:
             hollow = scope is not None and _drop_hollow(row, scope)
             happened = scope is not None and not hollow and _happened(row, scope)

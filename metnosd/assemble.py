@@ -20,6 +20,8 @@ from metnosd.executor import Limits, Registry
 from metnosd.executors.actions import list_actions, redo_actions, undo_actions
 from metnosd.executors.files_all import FILE_EXECUTORS
 from metnosd.executors.grants import create_grants, delete_grants, list_grants
+from metnosd.executors.messages import MESSAGE_EXECUTORS
+from metnosd.executors.processes import PROCESS_EXECUTORS
 from metnosd.executors.schedules import SCHEDULE_EXECUTORS
 from metnosd.executors.system import final_answer, get_help, get_status, get_time
 from metnosd.firing import Firing
@@ -37,6 +39,7 @@ from metnosd.message import UndoOffer
 from metnosd.model.catalog import Catalog, load_catalog
 from metnosd.model.service import ModelService
 from metnosd.parts import Parts
+from metnosd.people import OWNER, People
 from metnosd.planner import Level, Planner
 from metnosd.policy import Policy, PolicyError
 from metnosd.prompt import load_prompts, make_prompt
@@ -44,14 +47,13 @@ from metnosd.redact import Redactor
 from metnosd.resolve import Context, Resolver
 from metnosd.resolve_args import Reading
 from metnosd.scope import Scope
+from metnosd.sending import Post
 from metnosd.sentence import Sentence
 from metnosd.settings import Settings, SettingsError
 from metnosd.store import Store
 from metnosd.undoing import Undoing
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, PolicyFile, Vaglio
-
-OWNER = "owner"
 
 OUTBOX_DAYS = 30
 """How long it is remembered what was delivered."""
@@ -61,9 +63,9 @@ Clock = Callable[[], datetime]
 
 def make_registry() -> Registry:
     """Every executor, in the order in which they are listed and described to the model."""
-    system = (get_time, get_status, get_help, list_actions, undo_actions, redo_actions)
+    system = (get_time, get_status, *PROCESS_EXECUTORS, get_help, list_actions, undo_actions, redo_actions)
     grants = (create_grants, list_grants, delete_grants)
-    return Registry((*FILE_EXECUTORS, *system, *grants, *SCHEDULE_EXECUTORS, final_answer))
+    return Registry((*FILE_EXECUTORS, *system, *grants, *SCHEDULE_EXECUTORS, *MESSAGE_EXECUTORS, final_answer))
 
 
 def make_catalog(settings: Settings, places: Locations) -> Catalog:

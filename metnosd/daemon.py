@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import unicodedata
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -121,9 +121,13 @@ class Daemon(Lookups):
 
     async def send(self, message: Message, tell: Tell) -> Reply:
         """See `Service`."""
-        earlier = await asyncio.to_thread(self._corrected, message)
+        # One message enters at a time, so that a repeat and a "stop" find the turn that they are about.
+        async with self._entry:
+            earlier = await asyncio.to_thread(self._corrected, message)
+            reply = await self._admit(message, tell) if earlier is None else None
         if earlier is None:
-            return await self._send(message, tell)
+            assert reply is not None
+            return await reply
         row, meant = earlier
         said = [self._parts.lexicon.say(say("correction.understood", text=meant), row["lang"])]
         await self._withdraw(row["id"], message.user)
@@ -134,8 +138,10 @@ class Daemon(Lookups):
             if undone.outcome["status"] != "done":
                 return undone
             said.append(undone.text)
-        reply = await self._send(replace(message, text=meant, lang=row["lang"]), tell)
-        return replace(reply, text="\n".join([*said, reply.text]))
+        async with self._entry:
+            reply = await self._admit(replace(message, text=meant, lang=row["lang"]), tell)
+        last = await reply
+        return replace(last, text="\n".join([*said, last.text]))
 
     def _corrected(self, message: Message) -> tuple[dict[str, Any], str] | None:
         """The row of the turn that `message` puts right, and its text put right; None where it does not."""
@@ -155,16 +161,13 @@ class Daemon(Lookups):
         if given is not None:
             await given[0].next_word()
 
-    async def _send(self, message: Message, tell: Tell) -> Reply:
-        """Take a message as it stands."""
-        # One message enters at a time, so that a repeat and a "stop" find the turn that they are about.
-        async with self._entry:
-            before = await asyncio.to_thread(self._before, message)
-            signals = read_message(message, self._parts.lexicon, before.lang)
-            turn = None if before.is_answer(signals) else await self._enter(message, signals, before, tell)
-        if turn is not None:
-            return await asyncio.shield(turn)
-        return await self._once(message, signals)
+    async def _admit(self, message: Message, tell: Tell) -> Awaitable[Reply]:
+        """Begin what a message asks for, as it stands; `_entry` is held. The reply is to be awaited without it."""
+        before = await asyncio.to_thread(self._before, message)
+        signals = read_message(message, self._parts.lexicon, before.lang)
+        if before.is_answer(signals):
+            return self._once(message, signals)
+        return asyncio.shield(await self._enter(message, signals, before, tell))
 
     async def _once(self, message: Message, signals: Signals) -> Reply:
         """Take a message that is an answer or a "stop"; delivered again it answers no other question."""

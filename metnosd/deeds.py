@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from metnosd.effects import Effect
+from metnosd.effects import Effect, SendMessage
 from metnosd.journal import Journal, JournalRow
 from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.signals import read_deeds
 from metnosd.lexicon.when import read_range, read_when
+from metnosd.people import person_shown
 from metnosd.sentence import Sentence, say
 
 LISTED = 200
@@ -92,4 +93,6 @@ def _says(deed: Deed, words: Sequence[str]) -> bool:
 
 def why_lasting(row: JournalRow) -> Sentence:
     """Why the effect `row` cannot be taken back, and what can be done in its place."""
+    if isinstance(row.effect, SendMessage):
+        return say("undo.lasting_send", name=person_shown(row.effect.user))
     return say("undo.lasting", executor=row.executor)

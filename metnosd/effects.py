@@ -182,6 +182,25 @@ class PutRecord(Effect):
     blanks: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SendMessage(Effect):
+    """Put `text` by the user `sender` into the outbox of `user`, for a conversation of a channel.
+
+    Nothing takes it back: what somebody may have read cannot be unsent.
+    """
+
+    kind: ClassVar[str] = "send"
+    user: str
+    channel: str
+    conversation: str
+    text: str
+    sender: str
+
+    def recipients(self) -> tuple[str, ...]:
+        """The one whom it is for."""
+        return (self.user,)
+
+
 ALL_EFFECTS: tuple[type[Effect], ...] = (
     MovePath,
     CopyPath,
@@ -194,6 +213,7 @@ ALL_EFFECTS: tuple[type[Effect], ...] = (
     PackFiles,
     UnpackArchive,
     PutRecord,
+    SendMessage,
 )
 
 

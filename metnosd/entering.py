@@ -10,8 +10,10 @@ from metnosd.lexicon.signals import Signals, read_signals
 from metnosd.lexicon.spans import read_spans
 from metnosd.message import Message
 from metnosd.parts import Parts
-from metnosd.pool import Pool, make_pool
+from metnosd.pool import FAST, Pool, make_pool
 from metnosd.resolve import Context
+from metnosd.sentence import Sentence
+from metnosd.user import User
 
 
 def entries_with(message: Message, last: tuple[Entry, ...]) -> tuple[Entry, ...]:
@@ -48,6 +50,21 @@ def turn_pool(parts: Parts, signals: Signals, context: Context, message: Message
         own = spans["kind"] or spans["category"] or any("." in path for path in spans["path"])
         kinds = () if own else kinds_of(context)
     return make_pool(parts.registry, signals, kinds, may_use=lambda item: parts.may_use(item, context.user))
+
+
+def not_allowed(parts: Parts, signals: Signals, user: User) -> Sentence | None:
+    """Why `user` may not do what the message most surely asks for; None where there is something that they may.
+
+    Without this a planner that is not offered the executor would answer with something else.
+    """
+    wanted = signals.call.tool if signals.call is not None else FAST.get(signals.signal or "")
+    best = max(signals.scores.values(), default=0.0)
+    meant = {wanted} if wanted else {name for name, score in signals.scores.items() if score == best > 0}
+    tools = [tool for tool in parts.registry if tool.name in meant]
+    verdicts = [parts.vaglio.judge_capability(tool.capability, user) for tool in tools]
+    if not verdicts or any(verdict.answer != "deny" for verdict in verdicts):
+        return None
+    return verdicts[0].reason
 
 
 def kinds_of(context: Context) -> tuple[str, ...]:

@@ -138,6 +138,22 @@ class Journal:
         )
         return self._store.rows(sql, {"user": user, "count": count, "state": state})
 
+    def has_sent(self, user: str, recipient: str) -> bool:
+        """Whether `user` has sent something to `recipient`."""
+        sql = (
+            "select 1 from journal where user = :user and state = 'done' and json_extract(effect, '$.kind') = 'send'"
+            " and json_extract(effect, '$.user') = :recipient limit 1"
+        )
+        return bool(self._store.rows(sql, {"user": user, "recipient": recipient}))
+
+    def turn_that_sent(self, key: str) -> dict[str, Any] | None:
+        """The row of the turn that put the message `key` into an outbox."""
+        sql = (
+            "select t.* from journal j join turns t on t.id = j.turn"
+            " where j.before = :key and json_extract(j.effect, '$.kind') = 'send' limit 1"
+        )
+        return next(iter(self._store.rows(sql, {"key": key})), None)
+
     def history(self, user: str, limit: int) -> list[dict[str, Any]]:
         """The newest turns of `user` with their effects, newest first."""
         sql = (

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import structlog
 
 from metnosd.consent import Consent
-from metnosd.entering import read_message, turn_pool
+from metnosd.entering import not_allowed, read_message, turn_pool
 from metnosd.entries import Outcome, Status, StepOutcome
 from metnosd.executor import Cancelled
 from metnosd.leave import Leave, Withheld
@@ -95,6 +95,9 @@ class Turn:
         if pointed is not None and pointed.some:
             self.context = replace(self.context, last=pointed.entries)
             self._message = replace(self._message, text=pointed.text)
+        denied = not_allowed(parts, self._signals, self.context.user)
+        if denied is not None:
+            return await self._end(Outcome("refused", (), denied))
         pool = turn_pool(parts, self._signals, self.context, self._message, some=pointed is not None and pointed.some)
         planned = await self._stoppable(self._plan(pool))
         unable = self._cannot(planned.plan)

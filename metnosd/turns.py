@@ -150,6 +150,11 @@ class Turns:
         values = {"user": user, "channel": channel, "conversation": conversation}
         return next((row["lang"] for row in self._store.rows(sql, values)), None)
 
+    def newest(self, user: str) -> dict[str, Any] | None:
+        """The row of the newest turn of `user`, in whatever conversation."""
+        sql = "select * from turns where user = :user order by rowid desc limit 1"
+        return next(iter(self._store.rows(sql, {"user": user})), None)
+
     def close_interrupted(self) -> int:
         """Mark the turns that were open when the daemon ended; how many there were."""
         sql = "update turns set state = 'interrupted' where state = 'open'"

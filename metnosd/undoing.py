@@ -92,6 +92,10 @@ class Undoing:
         deeds = self._meant(wish)
         problems = [why_lasting(row) for deed in deeds for row in deed.lasting()]
         inverses = [effect for deed in deeds for effect in deed.inverses()]
+        before = self._before(wish, deeds[0]) if not inverses else None
+        if before is not None:
+            # Nothing takes back what was done last, which must not bar the way to what was done before it.
+            deeds, inverses = [before], before.inverses()
         ways = self._ways(inverses, scope)
         problems += ways.problems
         if ways.changed:
@@ -102,6 +106,8 @@ class Undoing:
             first = next(iter(choices.values()))
             return Effects(first, tuple(problems), ask, choices, tuple(ways.settles))
         again = say("undo.again", what=summary(deeds[0])) if self._goes_on(wish, deeds[0]) else None
+        if before is not None:
+            again = say("undo.before", what=summary(before))
         return Effects(tuple(ways.plain), tuple(problems), again, settles=tuple(ways.settles))
 
     def deeds(self, user: str) -> list[Deed]:
@@ -142,6 +148,13 @@ class Undoing:
             if found:
                 return found
         raise Refusal("undo.no_such", query=wish.query)
+
+    def _before(self, wish: Wish, lasting: Deed) -> Deed | None:
+        """The newest deed before `lasting` that can be taken back, for a bare "undo"."""
+        if wish.way != "undo" or wish.count is not None or wish.query or wish.turns:
+            return None
+        older = (deed for deed in self.deeds(wish.user) if deed.at <= lasting.at and deed.turn != lasting.turn)
+        return next((deed for deed in older if deed.inverses()), None)
 
     def _goes_on(self, wish: Wish, deed: Deed) -> bool:
         """Whether a bare "undo" would go on to a turn before the one that was just taken back."""

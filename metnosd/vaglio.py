@@ -18,6 +18,7 @@ import structlog
 
 from metnosd.executor import Executor
 from metnosd.grants import Grant
+from metnosd.people import person_shown
 from metnosd.policy import Answer, Policy, PolicyError, load_policy
 from metnosd.resolve import ResolvedPlan, ResolvedStep
 from metnosd.scope import is_inside
@@ -230,7 +231,7 @@ def _raises(
     if raises.first_recipient and grant is None:
         for name in (name for effect in step.effects for name in effect.recipients()):
             if case.known(name) == "new":
-                yield Verdict("ask", "raises/first_recipient", say("vaglio.first_recipient", name=name))
+                yield Verdict("ask", "raises/first_recipient", say("vaglio.first_recipient", name=person_shown(name)))
     if case.origin == "schedule" and raises.is_night(case.now.time()):
         yield Verdict("ask", "raises/night", say("vaglio.night"))
 

@@ -767,6 +767,16 @@ async def test_what_the_level_denies_is_not_offered(tmp_path: Path) -> None:
     await house.close()
 
 
+async def test_what_the_level_denies_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """Who may only read and asks for a change is told that it is not allowed, without asking the model."""
+    house = House(tmp_path, settings={"user": {"level": "read_only"}})
+    house.put("a.txt")
+    reply = await house.ask("delete a.txt")
+    assert reply.outcome["status"] == "refused" and "fs:delete" in reply.text
+    assert "a.txt" in house.tree() and house.model.asked == []
+    await house.close()
+
+
 async def test_history_keeps_verdict_and_rule(full: House) -> None:
     """What was decided, and by which rule, is kept with the turn."""
     full.put("Documents/a.txt", "b.txt")

@@ -37,7 +37,8 @@ def list_actions(
 
 def _entry(number: int, deed: Deed, run: Run) -> Entry:
     at = deed.at.astimezone(run.zone)
-    shown = say("actions.one", number=number, at=at.strftime("%Y-%m-%d %H:%M"), what=_summary(deed, run))
+    key = "actions.one" if deed.inverses() else "actions.one_lasting"
+    shown = say(key, number=number, at=at.strftime("%Y-%m-%d %H:%M"), what=_summary(deed, run))
     fields = {"turn": deed.turn, "at": at, "text": deed.text, "undoable": not deed.lasting()}
     return Entry("actions", fields, shown)
 

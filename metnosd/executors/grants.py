@@ -14,6 +14,7 @@ from metnosd.executors.change import copy_files, delete_files, move_files, renam
 from metnosd.executors.write import create_dirs, write_files
 from metnosd.grants import Grant
 from metnosd.lexicon.signals import read_deeds
+from metnosd.people import person_shown
 from metnosd.reply import human_size
 from metnosd.sentence import Question, Refusal, Sentence, say
 
@@ -81,6 +82,8 @@ def _entry(number: int, grant: Grant, run: Run) -> Entry:
 
 def _said(number: int, grant: Grant, run: Run) -> Sentence:
     schedule = run.facts["schedules"].load(grant.schedule) if grant.schedule else None
+    if grant.recipient is not None and schedule is not None:
+        return say("grants.one_send", number=number, schedule=schedule.name, name=person_shown(grant.recipient))
     if schedule is not None:
         what = say(f"deed.{grant.tool}")
         return say("grants.one_scheduled", number=number, what=what, schedule=schedule.name, **grant_blanks(grant, run))
@@ -100,7 +103,13 @@ def delete_grants(run: Run, *, query: Annotated[str | None, Arg("which permissio
     if not found:
         raise Refusal("grants.no_such", query=query)
     grant = found[0]
-    return Effects((PutRecord("grants", grant.id, None, "grant_end", grant_blanks(grant, run)),))
+    return Effects((end_of(grant, run),))
+
+
+def end_of(grant: Grant, run: Run) -> PutRecord:
+    """The effect that ends `grant`."""
+    about = "grant_end" if grant.recipient is None else "grant_send_end"
+    return PutRecord("grants", grant.id, None, about, grant_blanks(grant, run))
 
 
 def _meant(grants: list[Grant], query: str | None, run: Run) -> list[Grant]:

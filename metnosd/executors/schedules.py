@@ -16,14 +16,14 @@ from metnosd.arguments import Arg, NewPlace, Place, TimeRange
 from metnosd.effects import Effect, PutRecord
 from metnosd.entries import Entry
 from metnosd.executor import Effects, Found, Run, executor
-from metnosd.executors.grants import MAX_BYTES, MAX_FILES, grant_blanks
+from metnosd.executors.grants import MAX_BYTES, MAX_FILES, end_of, grant_blanks
 from metnosd.grants import Grant
 from metnosd.lexicon.recurrence import Recurrence
 from metnosd.lexicon.signals import read_deeds
 from metnosd.lexicon.when import read_when
 from metnosd.plan import Plan, Step, plan_from_json
 from metnosd.pool import FINAL
-from metnosd.resolve import ResolvedPlan
+from metnosd.resolve import ResolvedPlan, ResolvedStep
 from metnosd.schedule import Schedule, recurrence_from_json
 from metnosd.sentence import Question, Refusal, instant_said, say
 
@@ -69,7 +69,7 @@ def create_schedules(
             raise Refusal(outcome.problems[0].key, **outcome.problems[0].values)
     grants = list(_grants(schedule, resolved, run))
     effects: list[Effect] = [_put(schedule, "schedule", run)]
-    effects += [PutRecord("grants", g.id, g.to_json(), "grant_run", grant_blanks(g, run)) for g in grants]
+    effects += [PutRecord("grants", g.id, g.to_json(), _grant_about(g), grant_blanks(g, run)) for g in grants]
     return Effects(tuple(effects), ask=say("schedule.ask") if grants else None)
 
 
@@ -110,9 +110,11 @@ def _grants(schedule: Schedule, resolved: ResolvedPlan, run: Run) -> Iterator[Gr
         verdict = run.facts["judge"](tool.capability, run.facts["user"])
         if verdict.answer == "deny":
             raise Refusal(verdict.reason.key, **verdict.reason.values)
-        if not tool.effect or verdict.answer != "ask":
-            continue
         now = [pending for pending in resolved.pending if pending.tool == step.tool]
+        recipient = _recipient(now)
+        new = recipient is not None and run.facts["known"](schedule.user, recipient) == "new"
+        if not tool.effect or (verdict.answer != "ask" and not new):
+            continue
         files = max([MAX_FILES, *(2 * pending.files for pending in now)])
         size = max([MAX_BYTES, *(2 * pending.bytes for pending in now)])
         for capability in tool.capability.split():
@@ -121,8 +123,8 @@ def _grants(schedule: Schedule, resolved: ResolvedPlan, run: Run) -> Iterator[Gr
                 schedule.user,
                 tool.name,
                 capability,
-                folders,
-                None,
+                folders if recipient is None else (),
+                recipient,
                 files,
                 size,
                 run.now,
@@ -130,6 +132,16 @@ def _grants(schedule: Schedule, resolved: ResolvedPlan, run: Run) -> Iterator[Gr
                 schedule.digest,
                 run.facts["policy"](),
             )
+
+
+def _grant_about(grant: Grant) -> str:
+    return "grant_run" if grant.recipient is None else "grant_send"
+
+
+def _recipient(steps: list[ResolvedStep]) -> str | None:
+    """The one who gets to see something by `steps`; what goes to several has no grant, and is asked each time."""
+    found = {name for step in steps for effect in step.effects for name in effect.recipients()}
+    return found.pop() if len(found) == 1 else None
 
 
 def _folders(plan: Plan, resolved: ResolvedPlan, run: Run) -> tuple[str, ...]:
@@ -335,8 +347,7 @@ def delete_schedules(run: Run, *, query: Annotated[str | None, Arg("which one", 
     schedule = _the_one(run, query)
     put = PutRecord("schedules", schedule.id, None, "schedule_end", schedule_blanks(schedule, run.now))
     grants = [grant for grant in run.facts["grants"](schedule.user) if grant.schedule == schedule.id]
-    ended = [PutRecord("grants", grant.id, None, "grant_end", grant_blanks(grant, run)) for grant in grants]
-    return Effects((put, *ended))
+    return Effects((put, *(end_of(grant, run) for grant in grants)))
 
 
 def _the_one(run: Run, query: str | None, among: list[Schedule] | None = None) -> Schedule:
