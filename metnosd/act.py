@@ -151,6 +151,9 @@ GIVEN_UP = ("undo.changed", "scope.missing", "keep.gone", "effect.not_empty")
 _PLAIN = ("move", "mkdir", "trash")
 """Effects that a redo does in the same words as the first time."""
 
+_BACK = ("undo_record", "undo_restore")
+"""What is done again in words that would say that it was taken back."""
+
 
 def summary_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | None:
     """What was done, in one sentence: that of the effect which the step is about, with its number."""
@@ -163,6 +166,8 @@ def summary_of(done: Sequence[Effect], scope: Scope, tool: str) -> Sentence | No
     if main not in groups:
         return None
     effects = groups[main]
+    if redo and main in _BACK:
+        return say("done.redo", count=len(done))
     about = about_of(effects[0])
     if about is not None and not any(effect.undoes is not None for effect in effects):
         return say(f"done.{about}", **({"count": len(effects)} | describe(effects[0], scope)))
@@ -228,11 +233,13 @@ def ask_key(effect: Effect) -> str:
     """The sentence that asks for `effect`."""
     if isinstance(effect, PutRecord) and effect.undoes is not None:
         return "ask.record"
+    if isinstance(effect, WriteFile) and effect.about is None and effect.mode != "create":
+        return f"ask.write_{effect.mode}"
     return f"ask.{about_of(effect) or effect.kind}"
 
 
 def about_of(effect: Effect) -> str | None:
-    """What the sentences about `effect` are named after, where that is not its kind or it has one of its own to list."""
+    """What the sentences about `effect` are named after, where they are more than those of its kind."""
     if isinstance(effect, SendMessage):
         return effect.kind
     return effect.about if isinstance(effect, PutRecord | WriteFile) else None

@@ -142,3 +142,12 @@ async def test_what_corrects_nothing_repeats_nothing(house: House, text: str) ->
     await house.ask("how many txt files are in Box?", COUNT)
     reply = await house.ask(text, plan(("final_answer", {"text": "All right."})))
     assert "how many" not in reply.text
+
+
+@pytest.mark.parametrize(("mode", "words"), [("append", "add to the end of"), ("replace", "replace all")])
+async def test_question_says_how_a_file_is_written(house: House, mode: str, words: str) -> None:
+    """Whether a text is added to a file or takes the place of what it holds stands in the question."""
+    house.put("a.txt")
+    talk = house.say("write 'new' into a.txt", plan(("write_files", {"path": "a.txt", "text": "new", "mode": mode})))
+    assert words in (await talk.question()).text
+    await talk.answer_no()
