@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -21,9 +22,13 @@ from metnosd.executors.actions import list_actions, redo_actions, undo_actions
 from metnosd.executors.files_all import FILE_EXECUTORS
 from metnosd.executors.grants import create_grants, delete_grants, list_grants
 from metnosd.executors.messages import MESSAGE_EXECUTORS
+from metnosd.executors.notes import NOTE_EXECUTORS
+from metnosd.executors.numbers import NUMBER_EXECUTORS
 from metnosd.executors.processes import PROCESS_EXECUTORS
 from metnosd.executors.schedules import SCHEDULE_EXECUTORS
 from metnosd.executors.system import final_answer, get_help, get_status, get_time
+from metnosd.executors.tasks import TASK_EXECUTORS
+from metnosd.executors.texts import TEXT_EXECUTORS
 from metnosd.firing import Firing
 from metnosd.grants import Grant, Grants
 from metnosd.journal import Journal
@@ -36,13 +41,13 @@ from metnosd.lexicon.spans import Spans, read_spans
 from metnosd.locations import Locations, shipped_config
 from metnosd.measure import fix
 from metnosd.message import UndoOffer
-from metnosd.model.catalog import Catalog, load_catalog
+from metnosd.model.catalog import DEFAULT_CONTEXT, Catalog, CatalogError, load_catalog
 from metnosd.model.service import ModelService
 from metnosd.parts import Parts
 from metnosd.people import OWNER, People
 from metnosd.planner import Level, Planner
 from metnosd.policy import Policy, PolicyError
-from metnosd.prompt import load_prompts, make_prompt
+from metnosd.prompt import load_prompts, load_writer_texts, make_prompt
 from metnosd.redact import Redactor
 from metnosd.resolve import Context, Resolver
 from metnosd.resolve_args import Reading
@@ -54,6 +59,7 @@ from metnosd.store import Store
 from metnosd.undoing import Undoing
 from metnosd.user import User
 from metnosd.vaglio import Case, Origin, PolicyFile, Vaglio
+from metnosd.writer import Writer
 
 OUTBOX_DAYS = 30
 """How long it is remembered what was delivered."""
@@ -65,7 +71,20 @@ def make_registry() -> Registry:
     """Every executor, in the order in which they are listed and described to the model."""
     system = (get_time, get_status, *PROCESS_EXECUTORS, get_help, list_actions, undo_actions, redo_actions)
     grants = (create_grants, list_grants, delete_grants)
-    return Registry((*FILE_EXECUTORS, *system, *grants, *SCHEDULE_EXECUTORS, *MESSAGE_EXECUTORS, final_answer))
+    return Registry(
+        (
+            *FILE_EXECUTORS,
+            *system,
+            *grants,
+            *NUMBER_EXECUTORS,
+            *SCHEDULE_EXECUTORS,
+            *TEXT_EXECUTORS,
+            *NOTE_EXECUTORS,
+            *TASK_EXECUTORS,
+            *MESSAGE_EXECUTORS,
+            final_answer,
+        )
+    )
 
 
 def make_catalog(settings: Settings, places: Locations) -> Catalog:
@@ -133,19 +152,24 @@ def assemble(
     registry = make_registry()
     off = _switched_off(settings, places, registry)
     limits = Limits(**settings.files.model_dump(exclude={"roots"}))
+    writer = _writer(settings, places, model, redactor)
+    others, users = _everybody(settings, owner)
+    post = Post(kept.outbox, kept.journal, People(users, kept.turns, lexicon), redactor, clock)
     parts = Parts(
         lexicon=lexicon,
         kinds=shipped_kinds(),
         registry=registry,
         planner=Planner(model, make_prompt(load_prompts(shipped_config("prompts.toml")), registry), level, redactor),
-        resolver=_resolver(registry, lexicon, scopes, limits, kept, vaglio, settings, lambda key: run_now(key)),
+        resolver=_resolver(
+            registry, lexicon, scopes, limits, kept, vaglio, settings, post, home, writer, lambda key: run_now(key)
+        ),
         vaglio=vaglio,
         consents=Consents(kept.store, timedelta(minutes=settings.consent.minutes), redactor),
-        actor=Actor(kept.journal, kept.records, lambda context: scopes.of(context.user), clock, limits),
+        actor=Actor(kept.journal, kept.records, post, lambda context: scopes.of(context.user), clock, limits),
         turns=kept.turns,
         records=kept.records,
         redactor=redactor,
-        case=lambda context, origin: _case(context, origin, kept.grants, clock, vaglio.policy()),
+        case=lambda context, origin: _case(context, origin, kept.grants, clock, vaglio.policy(), post),
         may_use=lambda item, user: item.name not in off and vaglio.may_offer(item, user),
         scope=lambda context: scopes.of(context.user),
         clock=lambda: clock().astimezone(owner.zone),
@@ -154,20 +178,27 @@ def assemble(
         habits=settings.times.habits(),
         last_reminder=lambda context: _last_reminder(kept, context),
     )
-    others = {int(number): name for number, name in settings.socket.users.items()}
-    users = {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
     if settle_crash:
-        settle(kept.journal, kept.records, lambda name: scopes.of(users[name]) if name in users else None)
-        kept.turns.close_interrupted()
-        parts.consents.expire_old(clock())
+        settle(kept.journal, kept.records, post, lambda name: scopes.of(users[name]) if name in users else None)
+        _close_interrupted(kept, parts, clock())
     daemon = Daemon(parts, kept, users=users, uids={**others, uid: OWNER}, status=status)
     alarm = _alarm(daemon, parts, kept, settings, clock)
     run_now = alarm.run_now_in_thread
-    chores = (
+    return Assembly(daemon, parts, kept.store, owner, alarm, _chores(kept, settings, clock))
+
+
+def _chores(kept: Kept, settings: Settings, clock: Clock) -> tuple[Callable[[], object], ...]:
+    """What is done now and then, so that what is kept does not grow without end."""
+    return (
         lambda: kept.keep.sweep(clock(), settings.undo.keep_days, settings.undo.keep_bytes),
         lambda: kept.outbox.prune(clock() - timedelta(days=OUTBOX_DAYS)),
     )
-    return Assembly(daemon, parts, kept.store, owner, alarm, chores)
+
+
+def _close_interrupted(kept: Kept, parts: Parts, now: datetime) -> None:
+    """Mark the turns and questions that the end of the last daemon left open."""
+    kept.turns.close_interrupted()
+    parts.consents.expire_old(now)
 
 
 def _alarm(daemon: Daemon, parts: Parts, kept: Kept, settings: Settings, clock: Clock) -> Alarm:
@@ -203,6 +234,9 @@ def _resolver(
     kept: Kept,
     vaglio: Vaglio,
     settings: Settings,
+    post: Post,
+    home: str | None,
+    writer: Writer,
     run_now: Callable[[str], bool],
 ) -> Resolver:
     late = settings.schedules
@@ -216,6 +250,11 @@ def _resolver(
         "judge": vaglio.judge_capability,
         "policy": lambda: vaglio.policy().digest,
         "run_now": run_now,
+        "writer": writer,
+        "notes_dir": _own_folder(settings.notes.folder, home),
+        "lists_dir": _own_folder(settings.notes.lists, home),
+        "people": post.people,
+        "known": post.known,
     }
     return Resolver(
         registry,
@@ -225,6 +264,21 @@ def _resolver(
         may_read=vaglio.may_read,
         fix=lambda effects, scope, check: fix(effects, scope, check, kept.records),
     )
+
+
+def _own_folder(setting: str, home: str | None) -> str:
+    """The absolute path of a folder of the owner; without a home, "~" stays and is out of reach."""
+    folder = os.path.join(home, setting[2:]) if home and setting.startswith("~/") else setting
+    return os.path.realpath(folder) if folder.startswith("/") else folder
+
+
+def _writer(settings: Settings, places: Locations, model: ModelService, redactor: Redactor) -> Writer:
+    """The writer, with the context of the model in use; of one that is unknown nothing is loaded anyway."""
+    try:
+        context = make_catalog(settings, places).get().context
+    except CatalogError:
+        context = DEFAULT_CONTEXT
+    return Writer(model, load_writer_texts(shipped_config("prompts.toml")), context, redactor)
 
 
 def _switched_off(settings: Settings, places: Locations, registry: Registry) -> frozenset[str]:
@@ -253,16 +307,22 @@ class Scopes:
         return Scope(user.roots, home=user.home, folder_words=self._words, keep=self._keep, closed=closed)
 
 
-def _case(context: Context, origin: Origin, grants: Grants, clock: Clock, policy: Policy) -> Case:
+def _case(context: Context, origin: Origin, grants: Grants, clock: Clock, policy: Policy, post: Post) -> Case:
     user = context.user
     found = [grant for grant in grants.of_user(user.name) if _holds(grant, context, policy)]
-    return Case(user, clock().astimezone(user.zone), origin, found)
+    return Case(user, clock().astimezone(user.zone), origin, found, lambda name: post.known(user.name, name))
 
 
 def _holds(grant: Grant, context: Context, policy: Policy) -> bool:
     """Whether `grant` counts for the turn of `context`: a standing one, or that of the schedule which fires."""
     bound = (grant.schedule, grant.digest, grant.policy)
     return grant.schedule is None or bound == (context.schedule, context.digest, policy.digest)
+
+
+def _everybody(settings: Settings, owner: User) -> tuple[dict[int, str], dict[str, User]]:
+    """The names of others by the user id that they speak from, and everybody by name."""
+    others = {int(number): name for number, name in settings.socket.users.items()}
+    return others, {OWNER: owner} | {name: _guest(name, owner) for name in others.values() if name != OWNER}
 
 
 def _guest(name: str, owner: User) -> User:

@@ -66,7 +66,9 @@ class Outbox:
 
     def get(self, key: str) -> Delivery | None:
         """The delivery `key`, taken or not."""
-        return next((_delivery(row) for row in self._store.rows("select * from outbox where id = :id", {"id": key})), None)
+        return next(
+            (_delivery(row) for row in self._store.rows("select * from outbox where id = :id", {"id": key})), None
+        )
 
     def delivered(self, key: str, now: datetime) -> bool:
         """Note that the delivery `key` was taken; False where it was already."""

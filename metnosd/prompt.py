@@ -35,14 +35,36 @@ class PlannerTexts(BaseModel):
     example: list[_Example]
 
 
+class WriterTexts(BaseModel):
+    """Section `[writer]` of `config/prompts.toml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    system: str
+    user: str
+    none: str
+    same_language: str
+    summarize: str
+    part: str
+    translate: str
+    extract: str
+    answer: str
+    length: dict[str, str]
+
+
 class _Prompts(BaseModel):
     model_config = ConfigDict(extra="forbid")
     planner: PlannerTexts
+    writer: WriterTexts
 
 
 def load_prompts(file: Path) -> PlannerTexts:
     """The planner's texts; raises OSError or ValueError (pydantic, TOML) for a file that cannot be used."""
     return _Prompts.model_validate(tomllib.loads(file.read_text("utf-8"))).planner
+
+
+def load_writer_texts(file: Path) -> WriterTexts:
+    """The writer's texts; raises as `load_prompts` does."""
+    return _Prompts.model_validate(tomllib.loads(file.read_text("utf-8"))).writer
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from metnosd.scope import Scope
 from metnosd.sentence import Question, Refusal, Sentence, say
 from metnosd.store import from_text, to_text
 from metnosd.user import User
+from metnosd.writer import Beside
 
 log = structlog.get_logger(__name__)
 
@@ -174,7 +175,8 @@ class Context:
     """The turn that a plan is resolved and carried out for.
 
     `where` is its channel and conversation, `text` the words of the message. A fire of a schedule has the id of
-    that, and the digest of its plan.
+    that, and the digest of its plan. `beside` is there while a turn resolves its plan, for the model; a plan that
+    is only looked at has none.
     """
 
     turn: str
@@ -188,6 +190,7 @@ class Context:
     text: str = ""
     schedule: str | None = None
     digest: str | None = None
+    beside: Beside | None = None
 
 
 class Resolver:
@@ -215,9 +218,16 @@ class Resolver:
     def _fix(self, effects: Sequence[Effect], run: Run) -> Fixed:
         return self._fix_effects(effects, run.scope, run.check)
 
-    async def resolve(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
-        """See `resolve_now`, in a thread."""
-        return await asyncio.to_thread(self.resolve_now, plan, context, done)
+    async def resolve(
+        self,
+        plan: Plan,
+        context: Context,
+        done: Mapping[int, StepOutcome],
+        tell: Callable[[str, str], None] = lambda _stage, _detail: None,
+    ) -> ResolvedPlan:
+        """See `resolve_now`, in a thread. `tell` hears of stages that take long, with a detail."""
+        beside = Beside(asyncio.get_running_loop(), context.cancelled, tell)
+        return await asyncio.to_thread(self.resolve_now, plan, replace(context, beside=beside), done)
 
     def resolve_now(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
         """Go on with `plan` after the steps `done`: readers run, then the effects that follow them.
@@ -307,7 +317,7 @@ class Resolver:
         """What executors over plans need: to resolve one without carrying it out."""
         return {
             "registry": self._registry,
-            "resolve": lambda plan: self.resolve_now(plan, context, {}),
+            "resolve": lambda plan: self.resolve_now(plan, replace(context, beside=None), {}),
             "arguments": lambda step: resolve_arguments(self._registry[step.tool], step.args, reading),
         }
 

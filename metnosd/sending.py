@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ class Post:
         """From now on the sender is told when a message in `outbox` was taken."""
         self._outbox = outbox
         self._journal = journal
-        self._people = people
+        self.people = people
         self._redactor = redactor
         self._clock = clock
         outbox.on_taken = self.taken
@@ -38,7 +38,7 @@ class Post:
 
         Raises Refusal where the recipient is not known any more.
         """
-        if effect.user not in self._people.users:
+        if effect.user not in self.people.users:
             raise Refusal("vaglio.unknown_recipient", name=effect.user)
         what = to_text([turn, step, effect.to_json()])
         return Prepared(None, hashlib.sha256(what.encode()).hexdigest()[:16])
@@ -47,7 +47,7 @@ class Post:
         """Put the message into the outbox under `key`; once it is there this does nothing."""
         clean = self._redactor.text(effect.text)
         problems = (say("send.redacted"),) if clean != effect.text else ()
-        lang = self._people.lang(effect.user, effect.sender)
+        lang = self.people.lang(effect.user, effect.sender)
         event = self._event(self._headed(effect.sender, clean, lang)) | {"from": effect.sender}
         self._outbox.put(effect.user, effect.channel, effect.conversation, event, self._clock(), key=key)
         entry = Entry("messages", {"to": effect.user, "text": clean, "channel": effect.channel, "outbox": key})
@@ -59,7 +59,7 @@ class Post:
 
     def known(self, sender: str, recipient: str) -> Known:
         """Whether `recipient` is nobody, new to `sender`, or somebody to whom they have written."""
-        if recipient not in self._people.users:
+        if recipient not in self.people.users:
             return "unknown"
         return "known" if self._journal.has_sent(sender, recipient) else "new"
 
@@ -70,11 +70,11 @@ class Post:
         turn = self._journal.turn_that_sent(delivery.id)
         if turn is None:
             return
-        text = self._people.lexicon.say(say("send.taken", name=person_shown(delivery.user)), turn["lang"])
+        text = self.people.lexicon.say(say("send.taken", name=_named(delivery.user)), turn["lang"])
         place = (turn["channel"], turn["conversation"])
         self._outbox.put(turn["user"], *place, self._event(text), now, key=f"{delivery.id}-taken")
 
-    def _event(self, text: str) -> Mapping[str, Any]:
+    def _event(self, text: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"status": "nothing", "steps": []}
         event: dict[str, Any] = {"type": "delivery", "text": text, "outcome": outcome, "undo": None}
         return self._redactor.value(event)  # type: ignore[no-any-return]
@@ -82,7 +82,7 @@ class Post:
     def _headed(self, sender: str, text: str, lang: str) -> str:
         """`text` under the name of who sends it; each of its lines stays one, with nothing hidden in it."""
         lines = [printable(line) for line in text.splitlines()] or [""]
-        head = self._people.lexicon.say(say("send.from", name=_named(sender)), lang)
+        head = self.people.lexicon.say(say("send.from", name=_named(sender)), lang)
         return "\n".join([head, *lines] if len(lines) > 1 else [f"{head} {lines[0]}"])
 
 

@@ -113,6 +113,13 @@ class ScheduleSettings(_Section):
     stagger_s: float = Field(ge=0, le=600)
 
 
+class NoteSettings(_Section):
+    """Where notes and lists are kept."""
+
+    folder: str = Field(pattern=r"^(/|~/).+$")
+    lists: str = Field(pattern=r"^(/|~/).+$")
+
+
 class ConsentSettings(_Section):
     """How long a question stands."""
 
@@ -150,6 +157,7 @@ class Settings(_Section):
     model: ModelSettings
     undo: UndoSettings
     schedules: ScheduleSettings
+    notes: NoteSettings
     consent: ConsentSettings
     socket: SocketSettings
     log: LogSettings

@@ -279,7 +279,9 @@ class Turn:
             resolved = approved
             if resolved is None:
                 self._tell(Progress("resolving"))
-                resolved = await self._parts.resolver.resolve(plan, self.context, self._finished)
+                resolved = await self._parts.resolver.resolve(
+                    plan, self.context, self._finished, lambda stage, detail: self._tell(Progress(stage, detail))
+                )
                 resolved = replace(resolved, spent_files=self._spent[0], spent_bytes=self._spent[1])
             self._finished = dict(resolved.done)
             if not resolved.pending:

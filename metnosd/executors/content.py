@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import codecs
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from metnosd.documents import document_kind, read_document, table_text
 from metnosd.scope import Scope
-from metnosd.sentence import Refusal
+from metnosd.sentence import Refusal, Sentence
 
 _BINARY_HEADS = (
     b"%PDF-",
@@ -19,6 +22,33 @@ _BINARY_HEADS = (
     b"{\\rtf",
 )
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The text of a file, whether there is more than that, and what of it could not be read."""
+
+    text: str
+    more: bool
+    problems: tuple[Sentence, ...] = ()
+
+
+def read_content(scope: Scope, path: str, limit: int, check: Callable[[], None]) -> Content:
+    """The text of a file of text or a document, at most `limit` bytes of it.
+
+    Raises Refusal when it has no text or cannot be read, and whatever `check` raises, which is called often.
+    """
+    with os.fdopen(scope.open_file(path), "rb") as file:
+        try:
+            kind = document_kind(file.read(1024), os.path.basename(path))
+        except OSError as error:
+            raise Refusal("effect.failed", path=scope.shown(path), reason=error.strerror or "") from error
+        if kind is not None and kind != "csv":
+            document = read_document(file, kind, scope.shown(path), limit, check)
+            if document is not None:
+                return Content(document.text, document.full, tuple(document.problems))
+    text, more = read_text(scope, path, limit)
+    return Content(table_text(text) if kind == "csv" else text, more)
 
 
 def read_text(scope: Scope, path: str, limit: int) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from metnosd.sentence import Question, Refusal
 LONGEST = 16_000
 """The longest message to a person, in characters."""
 
-_TAIL = re.compile(r"[^\w\s]{1,8}\s*\Z")
+_TAIL = re.compile(r"[.!?\u2026]{1,8}\s*\Z")
 """The marks at the end of a message that a reader of requests leaves out, such as that of a question."""
 
 

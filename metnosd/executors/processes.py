@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 import psutil
@@ -29,53 +31,48 @@ def list_processes(
     """List the running programs that take most memory or processor time."""
     if not 1 <= count <= MOST:
         raise Refusal("process.count", count=count, most=MOST)
-    measured = _measured(run)
-    # The command lines stay out: they may hold secrets.
-    order = sorted(measured, key=lambda fields: (-fields[by], fields["pid"]))[:count]
-    entries = tuple(_entry(fields) for fields in order)
+    order = sorted(_measured(run), key=lambda one: (-(one.memory if by == "memory" else one.cpu), one.pid))
+    entries = tuple(_entry(one) for one in order[:count])
     return Found(entries, note=say(f"process.by_{by}", count=len(entries)) if entries else None)
 
 
-def _measured(run: Run) -> list[dict[str, int | float | str]]:
-    """Name, pid, memory (bytes that are its own or shared), cpu (percent of one core) and user of each program.
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A running program: memory in bytes, cpu in percent of one core. A command line may hold secrets: it stays out."""
 
-    The processor time is that of `MEASURE_S` seconds. What ends meanwhile, or may not be looked at, is left out.
+    name: str
+    pid: int
+    memory: int
+    cpu: float
+    user: str
+
+
+def _measured(run: Run) -> list[_Program]:
+    """What runs, with its share of a processor over `MEASURE_S` seconds.
+
+    What ends meanwhile, or may not be looked at, is left out.
     """
     seen = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error):
             process.cpu_percent(None)
             seen.append(process)
-        except psutil.Error:
-            continue
     run.cancelled.wait(MEASURE_S)
     run.check()
     found = []
     for process in seen:
-        try:
-            with process.oneshot():
-                fields: dict[str, int | float | str] = {
-                    "name": process.name(),
-                    "pid": process.pid,
-                    "memory": process.memory_info().rss,
-                    "cpu": round(process.cpu_percent(None), 1),
-                    "user": process.username(),
-                }
-        except (psutil.Error, KeyError):
-            # A user id without a name is a KeyError in some releases.
-            continue
-        found.append(fields)
+        # A user id without a name is a KeyError in some releases.
+        with suppress(psutil.Error, KeyError), process.oneshot():
+            cpu = round(process.cpu_percent(None), 1)
+            memory = process.memory_info().rss
+            found.append(_Program(process.name(), process.pid, memory, cpu, process.username()))
     return found
 
 
-def _entry(fields: dict[str, int | float | str]) -> Entry:
-    memory = human_size(int(fields["memory"]))
-    percent = f"{fields['cpu']:.0f}"
-    return Entry(
-        "entries",
-        dict(fields),
-        say("process.one", name=fields["name"], pid=fields["pid"], memory=memory, percent=percent, user=fields["user"]),
-    )
+def _entry(one: _Program) -> Entry:
+    fields = asdict(one)
+    shown = fields | {"memory": human_size(one.memory), "percent": f"{one.cpu:.0f}"}
+    return Entry("entries", fields, say("process.one", **shown))
 
 
 PROCESS_EXECUTORS = (list_processes,)

@@ -7,7 +7,7 @@ from typing import Annotated
 from metnosd.arguments import Arg, Place
 from metnosd.entries import Entry
 from metnosd.executor import Found, Run, executor
-from metnosd.executors.content import read_text
+from metnosd.executors.content import read_content
 from metnosd.executors.targets import told
 from metnosd.scope import Item
 from metnosd.sentence import Refusal, Sentence, say
@@ -33,12 +33,13 @@ def read_files(run: Run, *, path: Annotated[Place | None, Arg("file to read")] =
             break
         try:
             item = run.scope.item(where)
-            text, more = read_text(run.scope, where, min(left, run.limits.max_read_bytes))
+            content = read_content(run.scope, where, min(left, run.limits.max_read_bytes), run.check)
         except Refusal as refusal:
             problems.append(refusal.sentence)
             continue
-        left -= min(left, item.size, run.limits.max_read_bytes)
-        entries.append(_entry(run, item, text, more))
+        left -= len(content.text.encode("utf-8", "replace"))
+        problems += content.problems
+        entries.append(_entry(run, item, content.text, content.more))
     truncated = any(entry.fields.get("truncated") for entry in entries) or left <= 0
     return Found(tuple(entries), told(problems), truncated=truncated)
 

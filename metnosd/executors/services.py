@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _failed(run: Run) -> Found:
     return Found(tuple(_entry({"unit": unit, "active": "failed"}, unit, "failed") for unit in units))
 
 
-def _entry(fields: dict[str, object], unit: str, state: str) -> Entry:
+def _entry(fields: Mapping[str, object], unit: str, state: str) -> Entry:
     return Entry("numbers", fields, say(f"service.{state}", name=_short(unit)))
 
 
@@ -127,7 +127,7 @@ def updates(run: Run) -> Found:
     for match in found:
         fields: dict[str, object] = dict(match.groupdict()) | {"security": "security" in match["origin"].lower()}
         key = "updates.security_one" if fields["security"] else "updates.one"
-        old = match["old"] or "–"
+        old = match["old"] or "-"
         entries.append(Entry("numbers", fields, say(key, name=match["name"], old=old, new=match["new"])))
     # What concerns safety is read first, also where the list is cut.
     entries.sort(key=lambda entry: not entry.fields["security"])

@@ -14,6 +14,8 @@ import psutil
 from metnosd.arguments import Arg
 from metnosd.entries import Entry
 from metnosd.executor import Found, Run, executor
+from metnosd.executors.services import services, updates
+from metnosd.lexicon.lexicon import Lexicon
 from metnosd.sentence import Question, Refusal, Sentence, say
 
 GIGA = 1_000_000_000
@@ -22,17 +24,27 @@ GIGA = 1_000_000_000
 @executor(takes=None, gives="texts", capability="system:read")
 def get_time(run: Run, *, zone: Annotated[str | None, Arg("a city or time zone", source="words")] = None) -> Found:
     """Tell the time and date, here or in a city."""
-    moment = run.now if zone is None else run.now.astimezone(ZoneInfo(find_zone(zone)))
+    moment = run.now
+    if zone is not None:
+        moment = run.now.astimezone(ZoneInfo(find_zone(zone, run.facts["lexicon"], run.lang)))
     name = getattr(moment.tzinfo, "key", None) or moment.tzname() or ""
-    note = say("time.now", clock=moment.strftime("%H:%M"), date=moment.strftime("%Y-%m-%d"), zone=name)
-    return Found((), note=note)
+    weekday = say(f"weekday.{moment.isoweekday()}")
+    clock, date = moment.strftime("%H:%M"), moment.strftime("%Y-%m-%d")
+    return Found((), note=say("time.now", clock=clock, weekday=weekday, date=date, zone=name))
 
 
-def find_zone(words: str) -> str:
-    """The IANA zone that `words` name: in full, or by its city. Raises `Refusal`, `Question`."""
+def find_zone(words: str, lexicon: Lexicon, lang: str) -> str:
+    """The IANA zone that `words` name: in full, or by a city of it in `lang`, else in any language.
+
+    Raises `Refusal`, `Question`.
+    """
     wanted = words.strip().casefold().replace(" ", "_")
     zones = sorted(available_timezones())
     exact = [zone for zone in zones if zone.casefold() == wanted]
+    for language in () if exact else (lexicon.language(lang), *lexicon.languages):
+        named = language.values.get("city", {}).get(" ".join(language.fold(words).split()))
+        if named is not None:
+            return named
     cities = [zone for zone in zones if "/" in zone and zone.rsplit("/", 1)[1].casefold() == wanted]
     found = exact or cities
     if not found:
@@ -42,12 +54,21 @@ def find_zone(words: str) -> str:
     return found[0]
 
 
-What = Literal["disk", "memory", "cpu", "uptime", "all"]
+What = Literal["disk", "memory", "cpu", "uptime", "services", "updates", "all"]
 
 
 @executor(takes=None, gives="numbers", capability="system:read")
-def get_status(run: Run, *, what: Annotated[What, Arg("what to look at")] = "all") -> Found:
-    """Show disk space, memory, processor load or uptime of this machine."""
+def get_status(
+    run: Run,
+    *,
+    what: Annotated[What, Arg("what to look at")] = "all",
+    names: Annotated[list[str] | None, Arg("names of services", source="words")] = None,
+) -> Found:
+    """Show disk space, memory, processor load, uptime, services or pending updates of this machine."""
+    if what == "services":
+        return services(run, names)
+    if what == "updates":
+        return updates(run)
     parts: dict[str, Callable[[Run], list[Entry]]] = {
         "disk": _disk,
         "memory": _memory,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from metnosd.lexicon.fragments import BESIDE
 from metnosd.lexicon.lexicon import Language, Lexicon
+from metnosd.lexicon.math_words import missing
 from metnosd.lexicon.signals import whole_signal
 
 
@@ -107,6 +108,8 @@ def _missing(language: Language, reference: Language) -> Iterator[str]:
     requests = [{tool for tool, _, _ in item.requests} for item in (reference, language)]
     for name in sorted(requests[0] - requests[1]):
         yield f"{language.code}: requests.{name} is missing."
+    for key in missing(language.math, reference.math):
+        yield f"{language.code}: math.{key} is missing."
     deeds = [frozenset().union(*item.deeds.values()) for item in (reference, language)]
     for name in sorted(deeds[0] - deeds[1]):
         yield f"{language.code}: deeds.{name} is missing."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from metnosd.entries import printable
+from metnosd.lexicon.math_words import MathWords
 from metnosd.lexicon.templates import Template, fold, holds, without_accents
 from metnosd.sentence import Sentence
 
@@ -53,6 +54,7 @@ class Language:
     deeds: Mapping[str, frozenset[str]]
     sentences: Mapping[str, str | Mapping[str, str]]
     examples: tuple[tuple[str, str], ...]
+    math: MathWords = field(default_factory=MathWords)
 
     @cached_property
     def time_parts(self) -> tuple[tuple[str, str, Template], ...]:
@@ -126,6 +128,8 @@ class Lexicon:
         for language in self.languages:
             for _, _, request in language.requests:
                 _ = request.pattern
+            for _, shape in language.math.shapes:
+                _ = shape.pattern
             sections = (language.signals, language.signals_within, language.paths, language.numbers)
             for section in (*sections, *language.time.values()):
                 for templates in section.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metnosd.lexicon.lexicon import Language, Lexicon, Phrase, folded_as
+from metnosd.lexicon.math_words import MathWords, compile_math
 from metnosd.lexicon.templates import (
     Template,
     TemplateError,
@@ -39,8 +41,11 @@ FREE_LISTS = {
 TIME_SECTIONS = ("none", "clock", "hour", "weekdays", "day", "every", "limit", "offset", "span", "at", "part")
 """Sections of `[time]`; what a section says is a value of templates in those after it."""
 
-OPEN_VALUES = ("items", "list", "text", "title", "query", "to", "to_lang", "length", "expression", "name")
+OPEN_VALUES = ("items", "things", "list", "text", "title", "query", "to", "to_lang", "length", "expression", "name")
 """What a template of `[requests]` may leave open, named as the argument that it is."""
+
+LISTED_VALUES = {"person": "to", "clause": "text", "city": "zone", "language_name": "to_lang"}
+"""Values of templates of `[requests]` that are bounded by a list of the language, and the arguments that they are."""
 
 LONE_KEYS = ("_bare", "_beside")
 """Ends of keys whose templates are a time only where one must stand, or only beside another."""
@@ -83,6 +88,9 @@ class _Spans(BaseModel):
     inside: list[str] = Field(default_factory=list)
     empty: list[str] = Field(default_factory=list)
     and_: list[str] = Field(default_factory=list, alias="and")
+    definite: list[str] = Field(default_factory=list)
+    indefinite: list[str] = Field(default_factory=list)
+    negative: list[str] = Field(default_factory=list)
 
 
 class _File(BaseModel):
@@ -104,6 +112,7 @@ class _File(BaseModel):
     corrections: dict[str, list[str]] = Field(default_factory=dict)
     requests: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
     deeds: dict[str, list[str]] = Field(default_factory=dict)
+    math: dict[str, dict[str, list[str]]] = Field(default_factory=dict)
     example: list[_Example] = Field(default_factory=list)
     say: dict[str, str | dict[str, str]] = Field(default_factory=dict)
 
@@ -164,6 +173,7 @@ def _load(file: Path) -> Language:
         corrections=compile_all("corrections", data.corrections, lists).get("head", ()),
         requests=_requests(file, data.requests, lists, words, plain),
         deeds=_by_phrase(data.deeds, plain),
+        math=_math(file, data.math, lists, values.get("number", {}), plain),
         sentences=_forms(file, data.say),
         examples=tuple((example.text, example.signal) for example in data.example),
     )
@@ -299,6 +309,9 @@ def _requests(
 ) -> tuple[tuple[str, Mapping[str, str], Template], ...]:
     """`[requests.<executor>]` as executor, constant arguments and template; a key like "what=disk" says these."""
     known = dict.fromkeys(OPEN_VALUES, ".+?") | {name: p for name, p in lists.items() if name not in OPEN_VALUES}
+    # A person is one word or two, none of which says something else; a clause begins with one of its list.
+    name = rf"(?!(?:{known.get('nobody', '(?!)')})(?!\w))[^\W\d_][\w'-]*"
+    known |= {"person": rf"{name}(?:\s+{name})??", "clause": rf"(?:{known.get('clause', '(?!)')})(?!\w).+?"}
     found = []
     for tool, section in requests.items():
         compiled = _compile(file, f"requests.{tool}", section, known, plain=plain, words=words)
@@ -307,8 +320,13 @@ def _requests(
             if not all(name and value for name, _, value in pairs):
                 raise LexiconError(f"{_place(file, ('requests', tool, key))}: a key is empty or like what=disk")
             constants = {name: value for name, _, value in pairs}
-            found += [(tool, constants, template) for template in templates]
+            found += [(tool, constants, _renamed(template)) for template in templates]
     return tuple(found)
+
+
+def _renamed(template: Template) -> Template:
+    """`template` with its values named as the arguments that they are."""
+    return replace(template, names=tuple(LISTED_VALUES.get(name, name) for name in template.names))
 
 
 def phrases_of(
@@ -321,6 +339,19 @@ def phrases_of(
         for section in ("verbs", "nouns")
         for text in words.get(section, ())
     )
+
+
+def _math(
+    file: Path,
+    sections: Mapping[str, Mapping[str, list[str]]],
+    lists: Mapping[str, str],
+    numbers: Mapping[str, str],
+    plain: Callable[[str], str],
+) -> MathWords:
+    try:
+        return compile_math(sections, lists, numbers, plain)
+    except TemplateError as error:
+        raise LexiconError(f"{_place(file, ('math',))}: {error}") from error
 
 
 def _by_phrase(deeds: Mapping[str, Sequence[str]], plain: Callable[[str], str]) -> dict[str, frozenset[str]]:

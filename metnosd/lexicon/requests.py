@@ -16,14 +16,19 @@ from metnosd.lexicon.templates import holds, inside_word
 LONGEST_REQUEST = 400
 """No message that is read as a request as a whole is longer, in characters."""
 
-LISTS = frozenset({"items"})
-"""The open values that are several things, with commas and "and" between them."""
+LISTS = {"items": "items", "things": "items"}
+"""The open values that are several things, with commas and "and" between them, and the argument that each is.
+
+{things} are known ones, as in "I bought the eggs": few words each, and none with an indefinite article.
+"""
 
 FREE = frozenset({"text"})
 """The open values that may say anything at all."""
 
 MOST_WORDS = 6
 """How many words any other open value has at most."""
+
+MOST_WORDS_OF_THINGS = 3
 
 _EDGES = " \t\n.!?,;:\u00bf\u00a1\u2026"
 _QUOTES = (("\u201c", "\u201d"), ("\u201e", "\u201c"), ("\u00ab", "\u00bb"), ('"', '"'), ("'", "'"))
@@ -54,7 +59,7 @@ def read_call(text: str, language: Language) -> Call | None:
             value = _value(name, text[start:end], language)
             if value is None:
                 break
-            args[name] = value
+            args[LISTS.get(name, name)] = value
         else:
             return Call(tool, args)
     return None
@@ -70,11 +75,45 @@ def _value(name: str, said: str, language: Language) -> object | None:
     if quoted or name in FREE:
         return [said] if name in LISTS else said
     parts = split_items(said, language)
+    if name in LISTS:
+        parts = [bare for part in parts if (bare := _bare(part, language))]
+    if not parts or any(_starts(part, language, "negative") for part in parts):
+        return None
     if any(_points_back(part, language) for part in parts) or _goes_on(parts, language):
         return None
     if name in LISTS:
-        return parts if all(len(part.split()) <= MOST_WORDS for part in parts) else None
+        most = MOST_WORDS_OF_THINGS if name == "things" else MOST_WORDS
+        new = name == "things" and any(_starts(part, language, "indefinite") for part in parts)
+        return parts if not new and all(len(part.split()) <= most for part in parts) else None
+    if name == "to" and any(language.fold(word) in language.common for word in said.split()):
+        # "Write down …" names nobody.
+        return None
     return said if len(said.split()) <= MOST_WORDS and len(parts) == 1 else None
+
+
+def _bare(said: str, language: Language) -> str:
+    """`said` without courtesies around it, and without the definite article before it."""
+    words = said.split()
+    courtesies = {template.text for template in language.pointing.get("courtesy", ())}
+    while words and language.fold(words[0]) in courtesies:
+        words = words[1:]
+    while words and language.fold(words[-1]) in courtesies:
+        words = words[:-1]
+    said = " ".join(words)
+    folded = language.fold(said)
+    for article in sorted(language.spans["definite"], key=lambda word: (-len(word), word)):
+        lead = article if article.endswith("'") else f"{article} "
+        if folded.startswith(lead) and len(said) > len(lead):
+            return said[len(lead) :].strip()
+    return said
+
+
+def _starts(said: str, language: Language, key: str) -> bool:
+    """Whether `said` begins with one of the words `key` of `[spans]`."""
+    folded = language.fold(said)
+    return any(
+        folded.startswith(word if word.endswith("'") else f"{word} ") for word in language.spans.get(key, frozenset())
+    )
 
 
 def split_items(said: str, language: Language) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from metnosd.lexicon.detect import known_words, languages_for, words_of
 from metnosd.lexicon.lexicon import Language, Lexicon
 from metnosd.lexicon.masks import HIDDEN, mask
+from metnosd.lexicon.math import read_math_call
 from metnosd.lexicon.requests import Call, read_call
 from metnosd.lexicon.templates import Values, fold, holds, one_of
 
@@ -56,6 +57,11 @@ def read_signals(text: str, lexicon: Lexicon, lang: str | None, prior: str | Non
     if said[0] is None:
         for language in languages:
             call = read_call(text, language)
+            if call is not None:
+                own = own if lexicon.has(lang) else language
+                break
+        for language in languages if call is None else ():
+            call = read_math_call(text, language, whole=language is not languages[0])
             if call is not None:
                 own = own if lexicon.has(lang) else language
                 break
