@@ -46,6 +46,9 @@ PI = Fraction("3.14159265358979323846264338327950288419716939937510")
 
 ROOTS = {"√": 2, "∛": 3}
 
+TIMES = "\u00d7"
+"""The sign of a product as it is shown."""
+
 _SAME = str.maketrans({"×": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "−": "-", "–": "-", "∕": "/"})  # noqa: RUF001
 _SPELT = {"**": "^", "²": "^2", "³": "^3", "½": "(1/2)", "¼": "(1/4)", "¾": "(3/4)", "⅓": "(1/3)", "⅔": "(2/3)"}
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|[-+*/^()%√∛]|pi|π|abs)")
@@ -75,11 +78,11 @@ class Node:
     @property
     def computes(self) -> bool:
         """Whether anything is computed, more than a number being said with its sign or as a percentage."""
-        return self.op not in ("", "neg", "%", "pi") or any(part.computes for part in self.args)
+        return self.op not in ("", "neg", "%", "pi", "()") or any(part.computes for part in self.args)
 
 
 def plain(text: str) -> str:
-    """`text` with the signs that only look different as those of the notation ("×", "²")."""
+    """`text` with the signs that only look different as those of the notation ("\u00d7", "²")."""
     text = text.translate(_SAME)
     for sign, spelt in _SPELT.items():
         text = text.replace(sign, spelt)
@@ -308,7 +311,7 @@ def shown(value: Value) -> Shown:
         return Shown(f"{rounded.normalize(context):f}", True)
     head = "".join(map(str, digits))
     tail = f".{head[1:]}" if len(head) > 1 else ""
-    return Shown(f"{'-' * sign}{head[0]}{tail} × 10^{point - 1}", True)  # noqa: RUF001
+    return Shown(f"{'-' * sign}{head[0]}{tail} {TIMES} 10^{point - 1}", True)
 
 
 def _decimals(denominator: int) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Event
@@ -27,6 +28,9 @@ from metnosd.user import User
 from metnosd.writer import Beside
 
 log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE = 16
+"""How many plans are resolved at once; a step that waits for the model holds its thread for minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,8 @@ class Resolver:
         self._facts = facts
         self._may_read = may_read
         self._fix_effects = fix
+        # Not the threads that everything else needs: plans that wait must not keep a "stop" from coming in.
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "resolve")
 
     def _fix(self, effects: Sequence[Effect], run: Run) -> Fixed:
         return self._fix_effects(effects, run.scope, run.check)
@@ -226,8 +232,9 @@ class Resolver:
         tell: Callable[[str, str], None] = lambda _stage, _detail: None,
     ) -> ResolvedPlan:
         """See `resolve_now`, in a thread. `tell` hears of stages that take long, with a detail."""
-        beside = Beside(asyncio.get_running_loop(), context.cancelled, tell)
-        return await asyncio.to_thread(self.resolve_now, plan, replace(context, beside=beside), done)
+        loop = asyncio.get_running_loop()
+        beside = Beside(loop, context.cancelled, tell)
+        return await loop.run_in_executor(self._threads, self.resolve_now, plan, replace(context, beside=beside), done)
 
     def resolve_now(self, plan: Plan, context: Context, done: Mapping[int, StepOutcome]) -> ResolvedPlan:
         """Go on with `plan` after the steps `done`: readers run, then the effects that follow them.

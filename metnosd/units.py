@@ -61,9 +61,3 @@ def convert(parts: Sequence[tuple[Fraction, str]], target: str) -> tuple[Fractio
     calendar = CALENDAR & {*units, target}
     exact = not calendar or calendar == {*units, target}
     return total, exact
-
-
-def compute(op: str, left: tuple[Fraction, str], right: tuple[Fraction, str]) -> Fraction:
-    """`left` plus or minus `right`, in the unit of `left`. Raises `Refusal` as `convert` does."""
-    other, _ = convert([right], left[1])
-    return left[0] + other if op == "+" else left[0] - other

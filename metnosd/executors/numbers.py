@@ -66,7 +66,12 @@ def _converted(said: Conversion, language: Language, mark: str) -> Entry:
     number = shown(Value(total, exact))
     written = " ".join(_measure(part, unit, language) for part, unit in said.parts)
     target = _symbol(said.target, language)
-    fields = {"value": number.text, "unit": said.target, "expression": f"{written} -> {target}", "exact": not number.about}
+    fields = {
+        "value": number.text,
+        "unit": said.target,
+        "expression": f"{written} -> {target}",
+        "exact": not number.about,
+    }
     return Entry("numbers", fields, _equal(written, number, f" {target}", mark))
 
 

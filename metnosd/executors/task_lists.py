@@ -121,6 +121,10 @@ class Lists:
         """The list that is meant where none is named; None where that does not exist yet."""
         return self.named(self.usual_title()) or (self.names[0] if len(self.names) == 1 else None)
 
+    def is_usual(self, said: str) -> bool:
+        """Whether `said` is a name of the usual list, in any language."""
+        return self._wording.list_key(said) in self._usual_keys
+
     def usual_title(self) -> str:
         """What the list is called that is made where none is named."""
         lexicon: Lexicon = self._run.facts["lexicon"]
@@ -138,8 +142,7 @@ class Lists:
     def _same(self, said: str, name: str) -> bool:
         key, other = self._wording.list_key(said), self._wording.list_key(name)
         plain, joined = _joined(said), _joined(name)
-        usual = self._usual_keys
-        return key == other or plain == joined or (key in usual and other in usual)
+        return key == other or plain == joined or (self.is_usual(said) and self.is_usual(name))
 
     def _within(self, said: str, name: str) -> bool:
         return self._wording.list_key(said) < self._wording.list_key(name)

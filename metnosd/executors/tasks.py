@@ -50,7 +50,8 @@ def _each(items: Iterable[str], run: Run, wording: Wording) -> list[str]:
 
 def _new(run: Run, lists: Lists, said: str, wanted: Sequence[str], wording: Wording) -> Effects:
     """What makes the list `said` with the items `wanted`."""
-    name = wording.list_title(safe_name(said))
+    # A usual list by another of its names, such as groceries, is made under its usual name.
+    name = lists.usual_title() if lists.is_usual(said) else wording.list_title(safe_name(said))
     if not name:
         raise Refusal("scope.bad_name", name=said[:100])
     targets = Targets(run.scope)

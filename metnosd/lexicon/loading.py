@@ -173,17 +173,20 @@ def _load(file: Path) -> Language:
         corrections=compile_all("corrections", data.corrections, lists).get("head", ()),
         requests=_requests(file, data.requests, lists, words, plain),
         deeds=_by_phrase(data.deeds, plain),
-        math=_math(file, data.math, lists, values.get("number", {}), plain),
+        math=_math(file, data.math, lists, values, plain),
         sentences=_forms(file, data.say),
         examples=tuple((example.text, example.signal) for example in data.example),
     )
 
 
 def _known_words(data: _File) -> frozenset[str]:
-    """The words by which the language is told: its common ones, and those of its lists and executors."""
+    """The words by which the language is told: its common ones, and those of its lists and executors.
+
+    Names of cities tell nothing: "Las Vegas" is called so everywhere.
+    """
     texts = [*data.language.common]
-    for entries in data.lists.values():
-        texts += [word for words in entries.values() for word in words]
+    for name, entries in data.lists.items():
+        texts += [word for words in entries.values() for word in words if name != "city"]
     for executor in data.executors.values():
         texts += [*executor.verbs, *executor.nouns]
     for folders in (data.categories, data.folders):
@@ -345,11 +348,11 @@ def _math(
     file: Path,
     sections: Mapping[str, Mapping[str, list[str]]],
     lists: Mapping[str, str],
-    numbers: Mapping[str, str],
+    values: Mapping[str, Mapping[str, str]],
     plain: Callable[[str], str],
 ) -> MathWords:
     try:
-        return compile_math(sections, lists, numbers, plain)
+        return compile_math(sections, lists, values, plain)
     except TemplateError as error:
         raise LexiconError(f"{_place(file, ('math',))}: {error}") from error
 

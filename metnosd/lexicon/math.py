@@ -1,6 +1,6 @@
 """What an expression in words says: a sum, a measure in another unit, or days on the calendar.
 
-"What is 17 percent of 240?" is `17% × 240`, "5 miles in km" a conversion, "days until Christmas" a question of days.
+"What is 17 percent of 240?" is `17% * 240`, "5 miles in km" a conversion, "days until Christmas" a question of days.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
-from metnosd.arithmetic import NoExpression, Node, evaluate, parse
+from metnosd.arithmetic import TIMES, Node, NoExpression, evaluate, parse
 from metnosd.lexicon.clocks import Unclear
 from metnosd.lexicon.days import ROLLS, parse_day
 from metnosd.lexicon.lexicon import Language
@@ -29,8 +29,10 @@ LONGEST = 200
 DAY_UNITS = ("day", "week", "month", "year")
 """The units in which days on the calendar are counted."""
 
-_EDGES = re.compile(r"[\s,;\u00bf\u00a1\"'\u201c\u201e\u00ab]*|[\s,;:.!?\u2026\"'\u201d\u201c\u00bb]*$")
+_LEAD, _TRAIL = " \t\n\u00a0\u202f,;\u00bf\u00a1", " \t\n\u00a0\u202f,;:.!?\u2026"
+_QUOTES = "\"'\u201c\u201d\u201e\u00ab\u00bb`"
 _RESULT = re.compile(r"[\s=?]*=[\s=?]*$")
+_WORDS = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = re.compile(r"\s*\d[\d.,']*")
 _DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([/.-])\d{1,2}\1\d{2,4})(?!\d)")
 
@@ -98,6 +100,7 @@ def read_math(text: str, languages: Sequence[Language]) -> tuple[Reading, Langua
 
     Raises `Refusal` for an expression that is too long.
     """
+    text = text.strip().strip(_QUOTES)
     for sure in (True, False):
         for language in languages:
             found = _read(text, language, sure=sure)
@@ -112,6 +115,8 @@ def _read(text: str, language: Language, *, sure: bool) -> tuple[_Part, Reading]
             return None
         raise Refusal("numbers.too_long")
     folded = language.fold(text)
+    if sure and not _may_be_one(folded, language):
+        return None
     if sure and ("\n" in folded.strip() or _DATE.search(folded)):
         # Dates are read in shapes alone, where they are days.
         return next(((p, d) for p in _parts(folded, language) if (d := _shape(folded, p, language, sure=True))), None)
@@ -120,6 +125,15 @@ def _read(text: str, language: Language, *, sure: bool) -> tuple[_Part, Reading]
         if found is not None:
             return part, found
     return None
+
+
+def _may_be_one(folded: str, language: Language) -> bool:
+    """Whether anything in the text is a number or a day; cheap, as most messages are no expressions."""
+    if any(char.isdigit() for char in folded):
+        return True
+    words = _WORDS.findall(folded)
+    # Words that are longer than most may be numbers that are written together.
+    return any(word in language.math.hints or len(word) > 12 for word in words)
 
 
 def _parts(folded: str, language: Language) -> Iterator[_Part]:
@@ -153,9 +167,9 @@ def _beside(folded: str, start: int, end: int, pattern: re.Pattern[str], *, lead
 
 def _trimmed(folded: str, start: int, end: int) -> tuple[int, int]:
     """`start` and `end` without blanks and marks between them and the text."""
-    lead = _EDGES.match(folded, start, end)
-    start = lead.end() if lead else start
-    while end > start and folded[end - 1] in " \t\n,;:.!?\u2026\"'\u201d\u201c\u00bb\u00a0\u202f":
+    while start < end and folded[start] in _LEAD:
+        start += 1
+    while end > start and folded[end - 1] in _TRAIL:
         end -= 1
     return start, end
 
@@ -179,24 +193,25 @@ def _of_tokens(tokens: Sequence[str], *, percent: bool = False) -> Sum | None:
 
 def _is_sure(tokens: list[Token], tree: Node, asked: int) -> bool:
     """Whether a sum is surely meant as one, and not a date, a range, a telephone number or a score."""
-    if not tree.computes or (tokens[0].words and [t.text for t in tokens[:1] + tokens[2:3] + tokens[4:]] == list("(/)")):
+    lone = tokens[0].words and [t.text for t in tokens[:1] + tokens[2:3] + tokens[4:]] == ["(", "/", ")"]
+    if lone or not tree.computes or any(token.doubtful > asked for token in tokens):
         # One half alone computes nothing.
         return False
     signs = [token for token in tokens if token.text in OPERATORS]
-    if asked < SURELY and signs and all(t.text in "-/" and t.symbol for t in signs):
-        if any(token.tight for token in signs) and not (asked and _is_no_date(tokens)):
-            return False
-        if all(token.text == "-" for token in signs) and _comes_to(tree) <= 0:
-            # "10 - 12" is a range.
-            return False
-    return bool(asked) or not any(token.doubtful for token in tokens)
+    if asked == SURELY or not signs or not all(t.text in "-/" and t.symbol for t in signs):
+        return True
+    if any(token.tight for token in signs) and not (asked and _is_no_date(tokens, signs)):
+        return False
+    # "10 - 12" is a range.
+    return any(token.text == "/" for token in signs) or _comes_to(tree) > 0
 
 
-def _is_no_date(tokens: Sequence[Token]) -> bool:
-    """Whether a quotient without blanks holds a number that no date has ("100/4")."""
+def _is_no_date(tokens: Sequence[Token], signs: Sequence[Token]) -> bool:
+    """Whether what is written without blanks is a difference of two, or a quotient with a number that no date has."""
     numbers = [Fraction(token.text) for token in tokens if token.text[-1].isdigit()]
-    slashes = all(token.text == "/" for token in tokens if token.text in OPERATORS)
-    return slashes and any(number.denominator > 1 or not 1 <= number <= 31 for number in numbers)
+    if [token.text for token in signs] == ["-"]:
+        return numbers[0] < 1000
+    return signs[0].text == "/" and any(number.denominator > 1 or not 1 <= number <= 31 for number in numbers)
 
 
 def _comes_to(tree: Node) -> Fraction:
@@ -207,12 +222,12 @@ def _comes_to(tree: Node) -> Fraction:
 
 
 def spelt(tokens: Sequence[str]) -> str:
-    """The expression as it is shown: blanks around what joins two parts, "×" for the product."""
+    """The expression as it is shown: blanks around what joins two parts."""
     pieces: list[str] = []
     for at, token in enumerate(tokens):
         joins = at > 0 and (tokens[at - 1] in ")%" or tokens[at - 1][-1].isdigit() or tokens[at - 1] == "pi")
         if token in "+-*/" and joins:
-            pieces.append(f" {'×' if token == '*' else token} ")  # noqa: RUF001
+            pieces.append(f" {TIMES if token == '*' else token} ")
         else:
             pieces.append(token)
     return "".join(pieces)
@@ -311,12 +326,14 @@ def _measures(quantity: str, language: Language) -> list[tuple[Fraction, str]]:
 
 
 def _number(text: str, language: Language) -> Fraction | None:
-    """The number that `text` is, in digits or in words."""
+    """The number that `text` comes to, in digits or in words."""
     sign, text = (-1, text[1:]) if text[:1] in ("-", "\u2212") else (1, text)
     tokens = read_tokens(text.strip(" .,"), language.math, one=True)
-    if tokens is None or len(tokens) != 1 or not tokens[0].text[-1:].isdigit():
+    found = _of_tokens([token.text for token in tokens]) if tokens else None
+    try:
+        return sign * evaluate(found.tree).value if found is not None else None
+    except Refusal:
         return None
-    return sign * Fraction(tokens[0].text)
 
 
 def _days(name: str, said: dict[str, str], language: Language, *, sure: bool) -> Days | None:

@@ -11,8 +11,12 @@ from metnosd.lexicon.math_words import MathWords, Word
 
 OPERATORS = ("+", "-", "*", "/", "^")
 
+LONGEST_WORD = 40
+"""No number is written in one word of more letters."""
+
 _SIGN = re.compile(r"\*\*|[-+*/^()%√∛π²³½¼¾⅓⅔×·⋅∙÷−–∕]|(?<![^\W\d_])(?:sqrt|cbrt|abs|pi)(?![^\W\d_])")  # noqa: RUF001
 _SPELT = {"sqrt": "√", "cbrt": "∛"}
+_WORD = re.compile(r"[^\W\d_]+")
 _MARK = re.compile(r"\D")
 
 
@@ -20,13 +24,14 @@ _MARK = re.compile(r"\D")
 class Token:
     """A number or sign of the notation (`kind` token), or a word that is one yet to be read.
 
-    `doubtful`: it may mean something else. `symbol`: it is written as a sign, `tight` without blanks around it.
+    `doubtful`: how plainly a result must be asked for, for it to be this; see `metnosd.lexicon.math`. `symbol`: it is
+    written as a sign, `tight` without blanks around it.
     """
 
     kind: str
     text: str
     words: bool = False
-    doubtful: bool = False
+    doubtful: int = 0
     symbol: bool = False
     tight: bool = False
 
@@ -62,9 +67,30 @@ def _scan(folded: str, math: MathWords) -> Iterator[Token | None]:
             tight = not _spaced(folded, *sign.span())
             yield from _signs(sign[0], tight)
         else:
-            yield None
-            return
+            word = _WORD.match(folded, at)
+            numbers = _compound(word[0], math) if word else None
+            if word is None or not numbers:
+                yield None
+                return
+            yield from numbers
+            at = word.end()
+            continue
         at = (match or sign).end()  # type: ignore[union-attr]
+
+
+def _compound(word: str, math: MathWords) -> list[Token]:
+    """The numbers that are written together in `word` ("duecentosei"); none where it is anything else."""
+    if len(word) > LONGEST_WORD:
+        return []
+    # The ways to read the first letters, shortest first.
+    ways: dict[int, list[Token]] = {0: []}
+    for end in range(1, len(word) + 1):
+        for start in [start for start in ways if start < end]:
+            part = math.phrases.get(word[start:end])
+            if part is not None and part.kind == "number":
+                ways[end] = [*ways[start], Token("number", part.value, words=True)]
+                break
+    return ways.get(len(word), [])
 
 
 def _spaced(folded: str, start: int, end: int) -> bool:
@@ -85,7 +111,8 @@ def _worded(phrase: str, math: MathWords, *, spaced: bool) -> Token | None:
     if word is None:
         return None
     # One letter between blanks is a sign ("3 x 4"), and within a word nothing of the kind ("1920x1080").
-    doubtful = said in math.doubtful and not (len(said) == 1 and said.isalpha() and spaced)
+    spoken = said[0].isalpha()
+    doubtful = 0 if said not in math.doubtful or (len(said) == 1 and spoken and spaced) else 1 if spoken else 2
     return Token(word.kind, word.value or said, words=True, doubtful=doubtful)
 
 
@@ -136,8 +163,12 @@ def _with_numbers(tokens: list[Token], *, one: bool) -> list[Token] | None:
         if token.kind == "one" and following == "number" and int(tokens[at + 1].text) >= 100:
             token = replace(token, kind="number", text="1")
         elif token.kind == "one":
-            if not (one and len(tokens) == 1):
+            halved = one and at > 0 and tokens[at - 1].kind == "fraction"
+            if not (one and at == len(tokens) - 1 and (at == 0 or halved)):
                 return None
+            if halved:
+                # "Half a cup" is half of one.
+                break
             token = Token("token", "1", words=True)
         if token.kind != "number":
             scaled = _scaled(token, tokens[at + 1 : at + 2])
@@ -201,8 +232,9 @@ def _composed(values: Sequence[int]) -> int | None:
 
 
 def _may_follow(value: int, current: int) -> bool:
-    if current % 100 == 0:
-        return 0 < value < 100
+    for scale in (10**6, 1000, 100):
+        if current % scale == 0:
+            return 0 < value < scale
     # Tens take ones; sixty and eighty also what is below twenty, where people count by scores.
     tens = current % 100
     return tens % 10 == 0 and 0 < value < (20 if tens in (60, 80) else 10)
@@ -234,7 +266,7 @@ def _with_words(tokens: Sequence[Token]) -> list[Token] | None:
         elif token.kind == "share":
             if not before[-1:].isdigit() or len(found) < 2 or found[-2].text != "/":
                 return None
-            found = [replace(item, doubtful=False) for item in found]
+            found = [replace(item, doubtful=0) for item in found]
         elif token.kind == "off":
             rest = _with_words(tokens[at + 1 :])
             if before != "%" or len(found) != 2 or not rest:

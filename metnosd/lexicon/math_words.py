@@ -1,18 +1,18 @@
 """The section `[math]` of a lexicon file, compiled: how a language says numbers, signs, units and holidays.
 
-    [math.marks]       decimal, thousands: the marks inside numbers; one: articles that may mean 1; and: a word inside
-                       numbers in words
-    [math.ask]         before, what (surely and perhaps asking for a result), after, polite: what stands around an
-                       expression; doubtful: words of signs that are signs only where a result is asked for
-    [math.operators]   what is written in the notation of `metnosd.arithmetic` = words of it, and
-                       of, off: what joins a percentage or a fraction with its whole
-                       rate, share: what may stand behind a percentage ("VAT"), and behind what is divided by ("people")
-    [math.fractions]   "1/2" = words of it
-    [math.numbers]     numbers that the list `number` lacks
-    [math.units]       unit as pint names it = words of it, the first being the one that is shown
-    [math.currencies]  words of what has no fixed rate
-    [math.holidays]    rule of `metnosd.lexicon.holidays` = words of it
-    [math.shapes]      whole expressions as templates
+[math.marks]       decimal, thousands: the marks inside numbers; one: articles that may mean 1; and: a word inside
+                   numbers in words
+[math.ask]         before, what (surely and perhaps asking for a result), after, polite: what stands around an
+                   expression; doubtful: words of signs that are signs only where a result is asked for
+[math.operators]   what is written in the notation of `metnosd.arithmetic` = words of it, and
+                   of, off: what joins a percentage or a fraction with its whole
+                   rate, share: what may stand behind a percentage ("VAT"), and behind what is divided by ("people")
+[math.fractions]   "1/2" = words of it
+[math.numbers]     numbers that the list `number` lacks
+[math.units]       unit as pint names it = words of it, the first being the one that is shown
+[math.currencies]  words of what has no fixed rate
+[math.holidays]    rule of `metnosd.lexicon.holidays` = words of it
+[math.shapes]      whole expressions as templates
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class MathWords:
     symbols: Mapping[str, str] = field(default_factory=dict)
     currencies: frozenset[str] = frozenset()
     holidays: Mapping[str, Holiday] = field(default_factory=dict)
+    hints: frozenset[str] = frozenset()
+    """Words of which each expression without a digit holds one."""
     keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Section → the keys that the file has."""
 
@@ -69,10 +71,10 @@ class MathWords:
 def compile_math(
     sections: Sections,
     lists: Mapping[str, str],
-    numbers: Mapping[str, str],
+    values: Mapping[str, Mapping[str, str]],
     plain: Callable[[str], str],
 ) -> MathWords:
-    """The words of `sections`; `lists` are patterns of lists, `numbers` the words of `number`, folded by `plain`.
+    """The words of `sections`; `lists` are the patterns of lists, `values` their words, folded by `plain`.
 
     Raises `TemplateError` for a template, rule or section that is none.
     """
@@ -83,7 +85,7 @@ def compile_math(
     units = {plain(word): unit for unit, words in _items(sections, "units") for word in (*words, unit)}
     currencies = frozenset(plain(word) for _, words in _items(sections, "currencies") for word in words)
     holidays = {plain(word): read_rule(rule) for rule, words in _items(sections, "holidays") for word in words}
-    phrases = _phrases(sections, numbers, plain)
+    phrases = _phrases(sections, values.get("number", {}), plain)
     ask = {
         name: tuple(compile_template(plain(text), lists).pattern for text in texts)
         for name, texts in _items(sections, "ask")
@@ -92,7 +94,9 @@ def compile_math(
     known = {name: ".+?" for name in OPEN} | {"unit": lists.get("unit", r"(?!)"), "year": r"[12]\d{3}"}
     known |= {"measure": MEASURE, "holiday": one_of(holidays)}
     shapes = tuple(
-        (name, compile_template(plain(text), known)) for name, texts in _items(sections, "shapes") for text in texts
+        (name, compile_template(plain(_longest_first(text)), known))
+        for name, texts in _items(sections, "shapes")
+        for text in texts
     )
     thousands = marks.get("thousands", ())
     return MathWords(
@@ -108,8 +112,19 @@ def compile_math(
         symbols={unit: words[0] for unit, words in _items(sections, "units") if words},
         currencies=currencies,
         holidays=holidays,
+        hints=_hints(phrases, holidays, values),
         keys={name: frozenset(keys) for name, keys in sections.items()},
     )
+
+
+def _longest_first(template: str) -> str:
+    """`template` with the longest of plain alternatives first: what is open takes only what no word of it says."""
+
+    def ordered(found: re.Match[str]) -> str:
+        parts = sorted(found[2].split("|"), key=len, reverse=True)
+        return f"{found[1]}{'|'.join(parts)}{found[3]}"
+
+    return re.sub(r"([(\[])([^()\[\]{}]*)([)\]])", ordered, template)
 
 
 def missing(own: MathWords, reference: MathWords) -> Iterator[str]:
@@ -143,6 +158,15 @@ def _phrases(sections: Sections, numbers: Mapping[str, str], plain: Callable[[st
         word = Word(value) if value in KINDS_OF_OPERATORS else Word("sign", value)
         found |= {plain(text): word for text in words}
     return found
+
+
+def _hints(
+    phrases: Mapping[str, Word], holidays: Iterable[str], values: Mapping[str, Mapping[str, str]]
+) -> frozenset[str]:
+    # One is left out: in most languages it is an article.
+    said = [text for text, word in phrases.items() if word.kind in ("number", "fraction") and word.value != "1"]
+    said += [*holidays, *values.get("unit", ()), *values.get("weekday", ()), *values.get("month", ())]
+    return frozenset(text for phrase in said for text in re.findall(r"[^\W\d_]{2,}", phrase))
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -55,6 +55,20 @@ class Generated:
     timings_ms: dict[str, float] = field(default_factory=dict)
 
 
+WORTH_LOADING = 128
+"""From how many tokens on a saved state is read rather than evaluated again."""
+
+
+def _shared(tokens: Sequence[int], prompt: Sequence[int]) -> int:
+    """How many tokens the two begin with in common."""
+    shared = 0
+    for old, new in zip(tokens, prompt, strict=False):
+        if old != new:
+            break
+        shared += 1
+    return shared
+
+
 class Engine:
     """A loaded model with one context and one sequence. Not safe for threads: one caller at a time."""
 
@@ -65,6 +79,7 @@ class Engine:
         self._options = options
         self._stopped = stopped
         self._tokens: list[int] = []
+        self._warmed: tuple[Path, list[int]] | None = None
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = options.gpu_layers
@@ -161,6 +176,7 @@ class Engine:
         """
         prompt = self.tokenize(messages)
         file = folder / f"prefix-{self._key(prompt)}.kv"
+        self._warmed = (file, prompt)
         if self._load_state(file, prompt):
             return True
         self._prefill(prompt, on_progress)
@@ -207,11 +223,11 @@ class Engine:
 
     def _prefill(self, prompt: list[int], on_progress: Callable[[], None] | None) -> int:
         """Evaluate what of `prompt` is not in the KV cache yet; the number of tokens that were."""
-        shared = 0
-        for old, new in zip(self._tokens, prompt[:-1], strict=False):
-            if old != new:
-                break
-            shared += 1
+        shared = _shared(self._tokens, prompt[:-1])
+        if self._warmed is not None and _shared(self._warmed[1], prompt[:-1]) - shared >= WORTH_LOADING:
+            # Another chat has taken the place of the warm one in the cache: its state is read, not evaluated again.
+            self._load_state(*self._warmed)
+            shared = _shared(self._tokens, prompt[:-1])
         self._forget(shared)
         for start in range(shared, len(prompt), self._options.batch):
             self._decode(prompt[start : start + self._options.batch])

@@ -271,8 +271,8 @@ async def test_undo_of_a_turn_that_also_sent(home: House) -> None:
     )
     talk = home.say("move the files in Downloads to Documents and tell Anna: moved", steps)
     await talk.answer(True)
-    assert "first message to Anna" in (await talk.question()).text
-    (question,) = await asyncio.to_thread(home.assembly.parts.consents.open_in, "owner", ("test", "main"), home.clock())
+    question = await talk.question()
+    assert "first message to Anna" in question.text
     assert await home.daemon.consent(home.owner, question.token, True)
     await talk.reply()
     assert len(await waiting(home, "Anna")) == 1

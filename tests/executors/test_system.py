@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,15 +19,23 @@ import pytest
 from support.house import NOON, House
 from support.scripted import plan
 
+from metnosd.assemble import make_registry
 from metnosd.executor import Run
 from metnosd.executors import processes, services
+from metnosd.lexicon.lexicon import Lexicon
 from metnosd.lexicon.loading import load_lexicon
+from metnosd.lexicon.signals import read_signals
 from metnosd.locations import shipped_config
 from metnosd.message import Reply
+from metnosd.pool import make_pool
 from metnosd.programs import ProgramError, ask_program
 from metnosd.sentence import Refusal
 
 RELEASE = "deb.debian.org_debian_dists_bookworm_InRelease"
+
+CASES = Path(__file__).parents[1] / "cases" / "everyday_system.jsonl"
+
+OWN = ("get_time", "get_status", "list_processes", "send_messages")
 
 SERVICES = {"what": "services"}
 
@@ -390,7 +401,7 @@ async def test_zones_by_any_name(house: House, zone: str) -> None:
 
 def test_cities_have_zones_in_every_language() -> None:
     """Each language names a city for the same zones, all of which there are."""
-    lexicon = load_lexicon(shipped_config("lexicon"))
+    lexicon = load_lexicon_once()
     named = [set(language.values["city"].values()) for language in lexicon.languages]
     assert named[0] <= available_timezones() and all(one == named[0] for one in named)
 
@@ -402,3 +413,39 @@ async def test_status_needs_no_model(house: House) -> None:
     house.put("Documents/a.txt")
     await house.ask("how much space is in Documents?", plan(("find_files", {"path": "Documents"})))
     assert len(house.model.asked) == 1
+
+
+def cases() -> list[dict[str, Any]]:
+    """The requests of people, a line each; those without a tool only sound like one of ours."""
+    return [json.loads(line) for line in CASES.read_text("utf-8").splitlines()]
+
+
+def test_each_language_has_requests_for_each_executor() -> None:
+    """At least six a language and executor, and some that only sound like one."""
+    counted = Counter((case["lang"], case["tool"]) for case in cases())
+    for language in load_lexicon_once().languages:
+        assert all(counted[language.code, tool] >= 6 for tool in (*OWN, None)), language.code
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case['lang']}: {case['text']}")
+def test_requests_reach_their_executor(case: dict[str, Any]) -> None:
+    """The pool holds the executor, and what its words alone decide is planned exactly so; look-alikes are not."""
+    registry = make_registry()
+    signals = read_signals(case["text"], load_lexicon_once(), None)
+    call = signals.call
+    if case["tool"] is None:
+        assert call is None or call.tool not in OWN
+        return
+    assert case["tool"] in make_pool(registry, signals).names
+    if case["fast"]:
+        assert call is not None and (call.tool, dict(call.args)) == (case["tool"], case["args"])
+        assert registry[call.tool].check(call.args) == case["args"]
+        assert signals.signal is None
+    else:
+        assert call is None or call.tool == case["tool"]
+
+
+@functools.cache
+def load_lexicon_once() -> Lexicon:
+    """The shipped lexicon."""
+    return load_lexicon(shipped_config("lexicon"))

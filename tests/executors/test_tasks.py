@@ -200,6 +200,7 @@ async def test_items_of_several_lists_at_once(house: House) -> None:
         (["Camping", "Shopping"], "add tea to the list", "Shopping"),
         (["Camping"], "add tea to the party list", "Party"),
         ([], "setz Tee auf die Liste", "Einkauf"),
+        ([], "add tea to my grocery list", "Shopping"),
         ([], "añade té a la lista para la fiesta", "Fiesta"),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,26 @@ async def test_writing_ends_when_the_turn_is_stopped(house: House) -> None:
     assert (await house.ask("stop")).outcome["status"] == "done"
     assert "I stopped" in (await talk.reply()).text
     assert house.model.cancelled == 1
+
+
+async def test_many_that_write_keep_nobody_else_waiting(house: House) -> None:
+    """However many turns wait for the model, others are answered, and each can be stopped."""
+    house.put("note.txt", text="story")
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    talks = []
+    for _ in range(5):
+        writing = held()
+        talks.append(house.say("summarize note.txt", plan(READ, SUMMARY)))
+        house.model.will(writing)
+        assert writing.begun is not None
+        await writing.begun.wait()
+    assert "12:00" in (await house.ask("what time is it?")).text
+    for talk in talks:
+        assert talk.task is not None and not talk.task.done()
+    while not all(talk.task is None or talk.task.done() for talk in talks):
+        await house.ask("stop")
+        await asyncio.wait([talk.task for talk in talks if talk.task], return_when=asyncio.FIRST_COMPLETED)
+    assert house.model.cancelled == 5
 
 
 async def test_the_daemon_ends_while_the_writer_works(house: House) -> None:
