@@ -23,7 +23,8 @@ def executor_table() -> str:
     for item in make_registry():
         arguments = ", ".join(f"`{name}`" for name in item.schema["properties"])
         asks = any(levels["supervised"][capability] == "ask" for capability in item.capability.split())
-        words = ["asks"] * asks + ["can be undone"] * (item.effect and item.reversible and item.capability != "journal:undo")
+        undone = item.effect and item.reversible and item.capability != "journal:undo"
+        words = ["asks"] * asks + ["can be undone"] * undone
         kind = ", ".join(words)
         rows.append(f"| `{item.name}` | {arguments} | {item.summary}{f' ({kind})' if kind else ''} |")
     return "\n".join(rows)

@@ -32,7 +32,7 @@ DAY_UNITS = ("day", "week", "month", "year")
 _LEAD, _TRAIL = " \t\n\u00a0\u202f,;\u00bf\u00a1", " \t\n\u00a0\u202f,;:.!?\u2026"
 _QUOTES = "\"'\u201c\u201d\u201e\u00ab\u00bb`"
 _RESULT = re.compile(r"[\s=?]*=[\s=?]*$")
-_WORDS = re.compile(r"[^\W\d_]{2,}")
+_WORDS = re.compile(r"[^\W\d_]{3,}")
 _DIGITS = re.compile(r"\s*\d[\d.,']*")
 _DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([/.-])\d{1,2}\1\d{2,4})(?!\d)")
 

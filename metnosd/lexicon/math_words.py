@@ -112,7 +112,7 @@ def compile_math(
         symbols={unit: words[0] for unit, words in _items(sections, "units") if words},
         currencies=currencies,
         holidays=holidays,
-        hints=_hints(phrases, holidays, values),
+        hints=_hints(phrases, [*holidays, *units], values),
         keys={name: frozenset(keys) for name, keys in sections.items()},
     )
 
@@ -161,12 +161,12 @@ def _phrases(sections: Sections, numbers: Mapping[str, str], plain: Callable[[st
 
 
 def _hints(
-    phrases: Mapping[str, Word], holidays: Iterable[str], values: Mapping[str, Mapping[str, str]]
+    phrases: Mapping[str, Word], names: Iterable[str], values: Mapping[str, Mapping[str, str]]
 ) -> frozenset[str]:
     # One is left out: in most languages it is an article.
     said = [text for text, word in phrases.items() if word.kind in ("number", "fraction") and word.value != "1"]
-    said += [*holidays, *values.get("unit", ()), *values.get("weekday", ()), *values.get("month", ())]
-    return frozenset(text for phrase in said for text in re.findall(r"[^\W\d_]{2,}", phrase))
+    said += [*names, *values.get("unit", ()), *values.get("weekday", ()), *values.get("month", ())]
+    return frozenset(text for phrase in said for text in re.findall(r"[^\W\d_]{3,}", phrase))
 
 
 def one_of(words: Iterable[str]) -> str:

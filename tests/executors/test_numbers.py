@@ -106,6 +106,10 @@ en 3 días|12 por 12|2 por 1|10 entre 3|a la 1|media hora|612 34 56 78|la mitad|
 50% de descuento en zara|cuánto cuesta un billete a parís|cuánto es de alquiler el piso|5 km es una buena caminata
 cuántos días de vacaciones tengo|cuánto falta|qué día es hoy|cuándo es la reunión|más o menos|menos mal
 por 3|entre 5 y 7|dos veces al día|la raíz del problema|una vez|más de 3|divide los archivos
+the day before christmas|day before yesterday|the week before easter|giorno di natale|la settimana di pasqua
+il giorno prima di natale|le jour avant noël|jour de noël|la semaine de pâques|der tag vor weihnachten|woche vor ostern
+el día de navidad|la semana antes de pascua|christmas|natale|noël|weihnachten|navidad|next christmas|friday to monday
+from monday to friday|dal 5 al 10 maggio|du 5 au 10 mai|vom 5. bis 10. mai|del 5 al 10 de mayo|year to date
 """
 
 
