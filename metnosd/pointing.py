@@ -24,13 +24,14 @@ MOST_WORDS = 4
 class Pointed:
     """What a message points at: the `entries`, the `rest` of those listed, and its `text` with a plain word for it.
 
-    `some` is whether it picks some of them, `problem` why it points at nothing.
+    `some` is whether it picks some of them, `alone` whether it says nothing else, `problem` why it points at nothing.
     """
 
     entries: tuple[Entry, ...]
     rest: tuple[Entry, ...]
     text: str
     some: bool = False
+    alone: bool = False
     problem: Sentence | None = None
 
 
@@ -43,7 +44,9 @@ def point(text: str, language: Language, listed: tuple[Entry, ...], left: tuple[
     if picked is None:
         key = "point.no_rest" if pointer.which == "rest" else "point.too_few"
         return Pointed((), (), text, problem=say(key, count=len(listed)))
-    return Pointed(*picked, _plainly(text, pointer, language), pointer.which != "all")
+    start, end = pointer.span
+    alone = not bare(f"{text[:start]} {text[end:]}", language)
+    return Pointed(*picked, _plainly(text, pointer, language), pointer.which != "all", alone)
 
 
 def pointed_by(message: Message, signals: Signals, context: Context, lexicon: Lexicon, turns: Turns) -> Pointed | None:

@@ -13,7 +13,7 @@ from metnosd.user import User as User
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A turn has come to `stage`: planning, step, resolving, acting, waiting_for_model."""
+    """A turn has come to `stage`: planning, step, resolving, acting, writing, waiting_for_model."""
 
     stage: str
     detail: str = ""

@@ -95,6 +95,9 @@ class Turn:
         if pointed is not None and pointed.some:
             self.context = replace(self.context, last=pointed.entries)
             self._message = replace(self._message, text=pointed.text)
+            if pointed.alone:
+                listed = StepOutcome("list_entries", "done", pointed.entries)
+                return await self._end(Outcome("done", (listed,)))
         denied = not_allowed(parts, self._signals, self.context.user)
         if denied is not None:
             return await self._end(Outcome("refused", (), denied))

@@ -97,6 +97,14 @@ def test_what_has_a_noun_of_its_own_points_at_nothing(lexicon: Lexicon, lang: st
     assert read_pointer(text, lexicon.language(lang)) is None
 
 
+async def test_pointing_alone_shows_what_is_meant(listed: House) -> None:
+    """A message that only points lists what it picks, which is then what "them" means."""
+    reply = await listed.ask("the first 2 of them")
+    assert "a.txt" in reply.text and "b.txt" in reply.text and "c.txt" not in reply.text
+    await listed.ask("delete them", yes=True)
+    assert "a.txt" not in listed.tree() and "c.txt" in listed.tree()
+
+
 async def test_verb_alone_does_nothing_to_the_list(listed: House) -> None:
     """“Delete” without a word that points is not about the list before."""
     reply = await listed.ask("delete", plan(("final_answer", {"text": "What?"})))

@@ -130,6 +130,21 @@ def put_grants(house: House, names: Sequence[str], contents: Sequence[str]) -> N
         grants.put(one.id, one.to_json())
 
 
+def put_notes(house: House, names: Sequence[str], contents: Sequence[str]) -> None:
+    """A note of each name and content, and one that was written for a party."""
+    house.put("Notes/party.md", text="# Party\n\nEverybody comes.\n")
+    for name, content in zip(names, contents, strict=True):
+        house.put(f"Notes/{file_name(name)}.md", text=content)
+
+
+def put_lists(house: House, names: Sequence[str], contents: Sequence[str]) -> None:
+    """A list of each name, and all contents as things on the shopping list, with milk."""
+    items = ["milk", *(" ".join(content.split()) for content in contents)]
+    house.put("Notes/Lists/shopping.md", text="".join(f"- [ ] {item}\n" for item in items))
+    for name, content in zip(names, contents, strict=True):
+        house.put(f"Notes/Lists/{file_name(name)}.md", text=f"- [ ] {' '.join(content.split())}\n")
+
+
 FILES = ("find_files", {"path": "Inbox"})
 MOVED = ("move",)
 
@@ -208,6 +223,25 @@ CASES: Mapping[str, Case] = {
         writes="once",
     ),
     "delete_grants": Case("revoke the permission", None, plant=put_grants),
+    "create_notes": Case(
+        "read the files in Inbox and make a note of it",
+        (FILES, ("read_files", {}), ("create_notes", {})),
+        plant=put_files,
+    ),
+    "find_notes": Case("show my notes", None, plant=put_notes),
+    "change_notes": Case("add 'bring cake' to the note about the party", None, plant=put_notes),
+    "delete_notes": Case("delete the note about the party", None, True, (), put_notes),
+    "add_tasks": Case("add bread to the shopping list", None, plant=put_lists),
+    "list_tasks": Case("what's on my shopping list?", None, plant=put_lists),
+    "complete_tasks": Case("I bought the milk", None, plant=put_lists),
+    "delete_tasks": Case("take milk off the shopping list", None, plant=put_lists),
+    "list_processes": Case("which programs use the most memory?", None),
+    "send_messages": Case(
+        "read the files in Inbox and send a message with it to Anna",
+        (FILES, ("read_files", {}), ("send_messages", {"to": "Anna"})),
+        yes=True,
+        plant=put_files,
+    ),
 }
 
 # What a schedule reads of outside is found anew at each fire: here the one that moves the planted files.
@@ -232,8 +266,11 @@ CASES = {
     **{name: Case(text, None, before=("schedule",), plant=put_files) for name, text in FOR_SCHEDULES.items()},
 }
 
-READS_NOTHING = frozenset({"get_time", "get_status", "get_help", "final_answer"})
+READS_NOTHING = frozenset({"get_time", "get_status", "get_help", "compute_numbers", "final_answer"})
 """Executors that look at nothing which another person can write: the clock, the machine, our own words."""
+
+CLOSED = ("system:read", "numbers:compute", "answer")
+"""What these executors need leave for."""
 
 
 @dataclass
@@ -308,7 +345,7 @@ async def run(
 ) -> Seen:
     """The case `name` over planted things, then what people say next; everything that was seen."""
     case = CASES[name]
-    house = House(folder)
+    house = House(folder, settings={"socket": {"users": {"4711": "Anna"}}})
     case.plant(house, names, contents)
     seen = Seen()
     seen.read = record_reading(patch)
@@ -378,7 +415,7 @@ def test_every_executor_has_a_case() -> None:
     assert names == set(CASES) | READS_NOTHING, "give a new executor a case of its own"
     for name in READS_NOTHING:
         item = registry[name]
-        assert item.kinds == (None,) and not item.effect and item.capability in ("system:read", "answer"), name
+        assert item.kinds == (None,) and not item.effect and item.capability in CLOSED, name
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -219,8 +219,8 @@ async def read_and_find(busy: Secretive) -> None:
     await busy.ask(f"is {TOKEN} the bot token, or {NAMED}, or {ODD}?", say(f"Yes: {TOKEN}"))
     reply = await busy.ask("read the files in Notes", READ)
     assert reply.outcome["status"] == "done" and MARK in reply.text
-    await busy.ask("count them", plan(("count_entries", {}, 0)))
-    await busy.ask("the first 2 of them", plan(("limit_entries", {"count": 2}, 0)))
+    await busy.ask("count them")
+    await busy.ask("the first 2 of them")
     assert MARK in (await busy.ask("find the files in Keys", LIST)).text
     await busy.ask("what is in Keys?", plan(("list_dirs", {"path": "Keys"})))
     await busy.ask("md5 of the files in Keys", plan(("find_files", {"path": "Keys"}), ("compute_signatures", {})))
@@ -231,8 +231,8 @@ async def read_and_find(busy: Secretive) -> None:
 async def forward_and_fail(busy: Secretive, patch: pytest.MonkeyPatch) -> None:
     """Forward texts that hold secrets; let executors, effects, the model and the plan fail with secrets."""
     await busy.ask("", outside=(f"your code is {TOKEN}", ODD))
-    await busy.ask("count them", plan(("count_entries", {}, 0)))
-    await busy.ask("the first 2 of them", plan(("limit_entries", {"count": 2}, 0)))
+    await busy.ask("count them")
+    await busy.ask("the first 2 of them")
     await busy.ask("count these", plan(("count_entries", {}, 0)), outside=(NAMED, BROKEN_UP))
     await busy.ask("read a.txt", plan(("read_files", {"path": f"{NAMED}.txt"})))
     await busy.ask(
