@@ -233,7 +233,7 @@ async def forward_and_fail(busy: Secretive, patch: pytest.MonkeyPatch) -> None:
     await busy.ask("", outside=(f"your code is {TOKEN}", ODD))
     await busy.ask("count them")
     await busy.ask("the first 2 of them")
-    await busy.ask("count these", plan(("count_entries", {}, 0)), outside=(NAMED, BROKEN_UP))
+    await busy.ask("count these", outside=(NAMED, BROKEN_UP))
     await busy.ask("read a.txt", plan(("read_files", {"path": f"{NAMED}.txt"})))
     await busy.ask(
         "rename the files in Notes", plan(("find_files", {"path": "Notes"}), ("rename_files", {"to": TOKEN}))
