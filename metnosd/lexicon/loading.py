@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +122,25 @@ def load_lexicon(folder: Path, overlay: Path | None = None, reference: str = "en
     files = {file.name: file for file in sorted(folder.glob("*.toml"))}
     if overlay is not None and overlay.is_dir():
         files |= {file.name: file for file in sorted(overlay.glob("*.toml"))}
-    languages = [_load(file) for file in files.values()]
+    languages = [_load(file, _stamp(file)) for file in files.values()]
     languages.sort(key=lambda language: (language.code != reference, language.code))
     if not languages or languages[0].code != reference:
         raise LexiconError(f"{folder}: there is no {reference}.toml")
     return Lexicon(tuple(languages), {language.code: language for language in languages})
 
 
-def _load(file: Path) -> Language:
+def _stamp(file: Path) -> tuple[int, int]:
+    """What changes with the content of `file`."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise LexiconError(f"{file}: {error}") from error
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=32)
+def _load(file: Path, stamp: tuple[int, int]) -> Language:
+    """The language of `file`; one that is loaded again unchanged keeps the templates that it has compiled."""
     try:
         data = _File.model_validate(tomllib.loads(file.read_text("utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
