@@ -58,15 +58,8 @@ def _scan(folded: str, math: MathWords) -> Iterator[Token | None]:
             continue
         match = math.token.match(folded, at)
         sign = _SIGN.match(folded, at) if match is None else None
-        if match is not None and match[1] is not None:
-            number = read_number(match[1], math)
-            yield Token("token", number) if number is not None else None
-        elif match is not None:
-            yield _worded(match[2], math, spaced=_spaced(folded, *match.span()))
-        elif sign is not None:
-            tight = not _spaced(folded, *sign.span())
-            yield from _signs(sign[0], tight)
-        else:
+        found = match or sign
+        if found is None:
             word = _WORD.match(folded, at)
             numbers = _compound(word[0], math) if word else None
             if word is None or not numbers:
@@ -75,7 +68,14 @@ def _scan(folded: str, math: MathWords) -> Iterator[Token | None]:
             yield from numbers
             at = word.end()
             continue
-        at = (match or sign).end()  # type: ignore[union-attr]
+        if match is None:
+            yield from _signs(found[0], not _spaced(folded, *found.span()))
+        elif match[1] is not None:
+            number = read_number(match[1], math)
+            yield Token("token", number) if number is not None else None
+        else:
+            yield _worded(match[2], math, spaced=_spaced(folded, *match.span()))
+        at = found.end()
 
 
 def _compound(word: str, math: MathWords) -> list[Token]:

@@ -21,7 +21,7 @@ from metnosd.message import Reply
 from metnosd.outbox import Delivery
 from metnosd.redact import Redactor
 from metnosd.sentence import Sentence
-from metnosd.user import User
+from metnosd.user import Autonomy, User
 
 PEOPLE = {"socket": {"users": {"4711": "Anna Rossi", "4712": "Bert", "4713": "André", "4714": "Anna Weiß"}}}
 FEW = {"socket": {"users": {"4711": "Anna", "4712": "Bert"}}}
@@ -44,11 +44,11 @@ async def crowd(tmp_path: Path) -> AsyncIterator[House]:
     await made.close()
 
 
-def person(house: House, name: str, level: str = "supervised") -> User:
+def person(house: House, name: str, level: Autonomy = "supervised") -> User:
     """Somebody other than the owner, who may do something."""
     found = house.daemon.user(name)
     assert found is not None
-    return replace(found, level=level)  # type: ignore[arg-type]
+    return replace(found, level=level)
 
 
 async def waiting(house: House, name: str, channel: str = "socket") -> list[dict[str, Any]]:
