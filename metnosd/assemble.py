@@ -126,6 +126,11 @@ class Assembly:
     alarm: Alarm
     chores: tuple[Callable[[], object], ...] = ()
 
+    def close(self) -> None:
+        """Let go of the threads and the database. Turns under way are stopped before, by the daemon's own close."""
+        self.parts.resolver.close()
+        self.store.close()
+
 
 def assemble(
     settings: Settings,

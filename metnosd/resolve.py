@@ -221,6 +221,10 @@ class Resolver:
         # Not the threads that everything else needs: plans that wait must not keep a "stop" from coming in.
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "resolve")
 
+    def close(self) -> None:
+        """Wait for what still resolves and end the threads; nothing can be resolved after it."""
+        self._threads.shutdown()
+
     def _fix(self, effects: Sequence[Effect], run: Run) -> Fixed:
         return self._fix_effects(effects, run.scope, run.check)
 

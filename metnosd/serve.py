@@ -100,7 +100,7 @@ async def daemon(
                     model.cancel()
                     clearing.cancel()
         finally:
-            assembly.store.close()
+            assembly.close()
 
 
 @contextlib.contextmanager

@@ -505,7 +505,7 @@ async def test_crash_between_intent_and_result(
         _crash(house, patch, when)
         await _run_into_crash(house, lambda: house.daemon.consent(house.owner, question.token, True))
         await asyncio.gather(talk.task, return_exceptions=True)  # type: ignore[arg-type]
-    house.assembly.store.close()
+    house.assembly.close()
     house.assembly = house._assemble()
     assert house.assembly.parts.actor._journal.unsettled() == []
     if when == "before":
@@ -528,7 +528,7 @@ async def test_crash_in_an_undo(house: House, monkeypatch: pytest.MonkeyPatch, n
     with monkeypatch.context() as patch:
         _crash(house, patch, when)
         await _run_into_crash(house, house.undo)
-    house.assembly.store.close()
+    house.assembly.close()
     house.assembly = house._assemble()
     if house.tree() != before:
         assert (await house.undo()).outcome["status"] == "done"
@@ -544,7 +544,7 @@ async def test_settling_survives_a_folder_that_is_gone(house: House, monkeypatch
     with monkeypatch.context() as patch:
         _crash(house, patch, "before")
         await _run_into_crash(house, lambda: house.daemon.consent(house.owner, question.token, True))
-    house.assembly.store.close()
+    house.assembly.close()
     (house.home / "Box" / "a.txt").unlink()
     (house.home / "Box").rmdir()
     (house.home / "Shelf").rmdir()

@@ -120,7 +120,7 @@ async def left_open(house: House) -> dict[str, Any]:
         await house.daemon.delivered(delivery.id)
     await house.daemon.close()
     await house.assembly.alarm.close()
-    house.assembly.store.close()
+    house.assembly.close()
     return question
 
 

@@ -115,7 +115,7 @@ async def _plan_here(
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
     finally:
-        assembly.store.close()
+        assembly.close()
 
 
 def fixed_clock() -> Callable[[], datetime] | None:

@@ -194,7 +194,7 @@ class House:
     async def close(self) -> None:
         """Stop the daemon cleanly."""
         await self.daemon.close()
-        self.assembly.store.close()
+        self.assembly.close()
 
     async def restart(self) -> None:
         """Stop the daemon and start it again on the same files."""

@@ -250,7 +250,7 @@ class Stage:
         for name in ("a.txt", "Box/c.txt"):
             (self.home / name).chmod(0o640)
         shutil.make_archive(str(self.home / "old"), "zip", self.home / "Box")
-        house.assembly.store.close()
+        house.assembly.close()
 
     def _rehearse(self, way: Way) -> list[Tree]:
         set_the_scene(self.deed)
@@ -265,7 +265,7 @@ class Stage:
 
         act.perform = looking
         asyncio.run(self.go(house, way))
-        house.assembly.store.close()
+        house.assembly.close()
         return trees
 
     async def go(self, house: House, way: Way, begun: Callable[[], None] = lambda: None) -> None:
@@ -456,8 +456,8 @@ def warm_up(folder: Path, deed: Deed) -> None:
         await stage.go(house, "undo")
 
     asyncio.run(there_and_back())
-    house.assembly.store.close()
-    assert threading.active_count() == 1
+    house.assembly.close()
+    assert threading.active_count() == 1, threading.enumerate()
 
 
 def main() -> None:
